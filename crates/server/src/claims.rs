@@ -1,4 +1,4 @@
-//! Ensures that only one server or run in a network namespace owns an interface.
+//! Ensures that only one server, run or other command in a network namespace owns an interface.
 //!
 //! A process that uses an interface binds two abstract Unix sockets: one that only one process can bind, and one whose name
 //! identifies this process. Such names belong to a network namespace, as interfaces do, and the kernel removes them with their
@@ -9,7 +9,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Interfaces that this server or run owns.
+/// Interfaces that this process owns.
 #[derive(Debug)]
 pub struct Claims {
     /// How others describe this process to their users.

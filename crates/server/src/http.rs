@@ -7,7 +7,10 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, patch, post};
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::ser::{Formatter, Serializer};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -122,7 +125,25 @@ pub(crate) fn status(code: i32) -> StatusCode {
 }
 
 pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
-    (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+    (status, [(header::CONTENT_TYPE, "application/json")], text(value)).into_response()
+}
+
+/// Writes floats with a point and without an exponent: clients that read answers as YAML take `5e-6` for a text.
+struct Plain;
+
+impl Formatter for Plain {
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        let digits = value.to_string();
+        let point = if digits.contains('.') { "" } else { ".0" };
+        writer.write_all(digits.as_bytes())?;
+        writer.write_all(point.as_bytes())
+    }
+}
+
+fn text(value: &Value) -> Vec<u8> {
+    let mut text = Vec::new();
+    value.serialize(&mut Serializer::with_formatter(&mut text, Plain)).expect("JSON can be written to memory");
+    text
 }
 
 macro_rules! handler {
@@ -149,4 +170,19 @@ pub fn router(api: Api) -> Router {
             refusal(&failure)
         })
         .with_state(Shared { api, room: Room::new(MOST_BYTES) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn floats_have_a_point_and_no_exponent() {
+        let value = json!([5e-6, 1.25e-7, 0.0, 100.0, 1e16, -2.5, 7, u64::MAX, "5e-6"]);
+        let written = String::from_utf8(text(&value)).unwrap();
+        let expected = r#"[0.000005,0.000000125,0.0,100.0,10000000000000000.0,-2.5,7,18446744073709551615,"5e-6"]"#;
+        assert_eq!(written, expected);
+        assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), value);
+    }
 }

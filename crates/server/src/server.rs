@@ -7,6 +7,7 @@ use crate::runs::{Runs, Starter};
 use crate::{engine, grpc, http};
 use drophammer_port::Backend;
 use drophammer_rig::Lender;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,8 @@ pub struct Options {
     pub lender: Option<Arc<dyn Lender + Send + Sync>>,
     /// Flows stop when no client has called for this time.
     pub idle_stop: Option<Duration>,
+    /// Interfaces by the locations that stand for them. Any other location is the name of an interface.
+    pub interfaces: HashMap<String, String>,
     /// Returns the reason if an interface must not become a port.
     pub may_use: fn(&str) -> Result<(), String>,
     /// Shows the user messages that no client receives.

@@ -30,6 +30,8 @@ pub struct PlannedFlow {
     pub metrics: FlowMetrics,
     /// Tags of its headers.
     pub tags: Tags,
+    /// False if the flow has no receiver, so that its arrivals do not count.
+    pub receives: bool,
 }
 
 /// Frames of a flow from one end to another.
@@ -138,34 +140,43 @@ impl<'a> FlowBuilder<'a, '_> {
         found.map(|place| End { port: place.port, place: Some(place) })
     }
 
-    /// The pairs of ends, and other ports at which frames may arrive. `None` after an error.
+    /// The pairs of ends in the order of their names, and other ports at which frames may arrive. `None` after an error.
     fn pairs(&self, flow: &Flow) -> Option<(Pairs<'a>, Vec<usize>)> {
         match &flow.ends {
             Ends::Port { tx, rx } => {
                 let from = self.port(tx, "tx_rx.port.tx_name")?;
                 let to: Option<Vec<usize>> = rx.iter().map(|rx| self.port(rx, "tx_rx.port.rx_names")).collect();
-                let Some((first, also)) = to.as_ref().and_then(|to| to.split_first()) else {
-                    if rx.is_empty() {
-                        self.wrong("tx_rx.port.rx_name", "this is required");
-                    }
-                    return None;
-                };
+                let to = to?;
                 let end = |port| End { port, place: None };
-                Some((vec![(end(from), end(*first))], also.to_vec()))
+                Some(match to.split_first() {
+                    Some((first, also)) => (vec![(end(from), end(*first))], also.to_vec()),
+                    // The frames may arrive anywhere, and count at the port where they do. Few come back to their own port, and frames
+                    // at a port other than the first one take longer to count.
+                    None => {
+                        let mut also = self.others_on_its_host(from);
+                        let to = also.first_mut().map_or(from, |other| std::mem::replace(other, from));
+                        (vec![(end(from), end(to))], also)
+                    }
+                })
             }
             Ends::Device { tx, rx, mesh, .. } => {
                 let ends =
                     |names: &[String], key| names.iter().map(|name| self.end(name, key)).collect::<Option<Vec<_>>>();
                 let (tx, rx) = (ends(tx, "tx_rx.device.tx_names")?, ends(rx, "tx_rx.device.rx_names")?);
-                let mut pairs: Vec<_> = if *mesh {
+                let pairs = if *mesh {
                     tx.iter().flat_map(|from| rx.iter().map(|to| (from.clone(), to.clone()))).collect()
                 } else {
                     tx.into_iter().zip(rx).collect()
                 };
-                pairs.sort_by_key(|(from, to)| (from.port, to.port));
                 Some((pairs, Vec::new()))
             }
         }
+    }
+
+    /// All other ports on the host of this one. One host counts the frames of a flow.
+    fn others_on_its_host(&self, port: usize) -> Vec<usize> {
+        let host = |port: usize| self.config.ports[port].interface.split_once('/').map(|(host, _)| host);
+        (0..self.config.ports.len()).filter(|other| *other != port && host(*other) == host(port)).collect()
     }
 
     fn flow(&mut self, flow: &Flow) -> Option<PlannedFlow> {
@@ -178,16 +189,16 @@ impl<'a> FlowBuilder<'a, '_> {
         }
         let mut streams = self.streams(flow, &flow.packet, pairs.clone(), &also)?;
         if matches!(flow.ends, Ends::Device { both_ways: true, .. }) {
-            let mut back: Vec<_> = pairs.into_iter().map(|(from, to)| (to, from)).collect();
-            back.sort_by_key(|(from, to)| (from.port, to.port));
+            let back = pairs.into_iter().map(|(from, to)| (to, from)).collect();
             let mut packet = flow.packet.clone();
             packet.iter_mut().for_each(reverse);
             streams.extend(self.streams(flow, &packet, back, &also)?);
         }
-        Some(PlannedFlow { name: flow.name.clone(), streams, metrics: flow.metrics, tags: flow.tags.clone() })
+        let (name, metrics, tags) = (flow.name.clone(), flow.metrics, flow.tags.clone());
+        Some(PlannedFlow { name, streams, metrics, tags, receives: flow.receives() })
     }
 
-    /// One stream for each pair. The streams share the flow's rate and frames.
+    /// One stream for each pair. The streams share the flow's rate, frames and values in the order of the pairs.
     fn streams(
         &mut self,
         flow: &Flow,
@@ -196,8 +207,10 @@ impl<'a> FlowBuilder<'a, '_> {
         also: &[usize],
     ) -> Option<Vec<Stream>> {
         let count = pairs.len();
+        let mut pairs: Vec<_> = pairs.into_iter().enumerate().collect();
+        pairs.sort_by_key(|(_, (from, to))| (from.port, to.port));
         let each = |(i, (from, to))| self.stream(flow, packet, from, to, also, (i, count));
-        pairs.into_iter().enumerate().map(each).collect()
+        pairs.into_iter().map(each).collect()
     }
 
     fn stream(
@@ -233,8 +246,9 @@ impl<'a> FlowBuilder<'a, '_> {
         let size = self.fitted(&headers, flow, &self.links[from.port])?;
         let sizes: Vec<u64> = size.round().iter().map(|size| u64::from(size.frame_bytes(false))).collect();
         let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
-        let line_ns = if flow.metrics.cut_through { self.line_ns(&sizes, &self.links[to.port])? } else { 0.0 };
-        let program = self.program(flow, mean, &self.links[from.port], share)?;
+        let cut_through = flow.metrics.cut_through && flow.receives();
+        let line_ns = if cut_through { self.line_ns(&sizes, &self.links[to.port])? } else { 0.0 };
+        let program = self.program(flow, mean, from.port, share)?;
         let group = format!("{}/{}/{}", self.index, from.port, to.port);
         let schedule = FlowSchedule { rate_pps: program.rate_pps, delay_s: 0.0, duration: FlowDuration::Continuous };
         let spec = FlowSpec {
@@ -244,7 +258,7 @@ impl<'a> FlowBuilder<'a, '_> {
             lenient: true,
             size: Some(size),
             schedule: Some(schedule),
-            ipdv: flow.metrics.latency,
+            ipdv: flow.metrics.latency && flow.receives(),
             cycle: flow.tags.of_place.len() as u32,
             ..FlowSpec::new(group, from.port, to.port, sources, destinations)
         };
@@ -461,17 +475,28 @@ impl<'a> FlowBuilder<'a, '_> {
         Some(size)
     }
 
-    fn program(&self, flow: &Flow, mean: f64, link: &Link, (place, count): (usize, usize)) -> Option<Program> {
+    fn program(&mut self, flow: &Flow, mean: f64, from: usize, (place, count): (usize, usize)) -> Option<Program> {
+        let link = &self.links[from];
         let rate = match flow.rate {
             Rate::Frames(rate) => rate,
             Rate::Bits(bits) => bits / (8.0 * mean),
-            Rate::Percent(percent) => match link.speed {
-                Some(speed) => speed.line_rate(mean).scaled(percent / 100.0).pps(),
-                None => {
+            Rate::Percent(percent) => {
+                let Some(speed) = link.speed.or(link.reported) else {
                     self.wrong("rate.percentage", "the speed of the port is unknown; write layer1.speed");
                     return None;
+                };
+                if link.speed.is_none() {
+                    let text = format!(
+                        "{}.rate.percentage: port `{}` has no speed of its own, so the rate is a share of the {speed} that its virtual link reports; layer1.speed sets another one",
+                        self.path, self.config.ports[from].name
+                    );
+                    // Several pairs may start at one port.
+                    if !self.warnings.contains(&text) {
+                        self.warnings.push(text);
+                    }
                 }
-            },
+                speed.line_rate(mean).scaled(percent / 100.0).pps()
+            }
         };
         if rate > MOST_RATE {
             self.wrong("rate", "more than 1,000,000,000 frames per second are not supported");

@@ -26,8 +26,10 @@ pub struct Link {
     pub mtu: u32,
     /// The largest frame that the port sends, without FCS.
     pub largest_frame: usize,
-    /// Speed of its line, if configured or reported.
+    /// Speed of its line, if configured, or reported by an interface with a line.
     pub speed: Option<Bandwidth>,
+    /// Speed that the interface reports, also without a line: good enough for shares of the line and for the metrics of the port.
+    pub reported: Option<Bandwidth>,
     /// True if the other end is an interface of this machine, without a line between them.
     pub is_virtual: bool,
 }
@@ -93,7 +95,8 @@ pub fn build(config: &Config, links: &[Link], seed: u64) -> Result<Built, Vec<St
 /// Everything that is wrong or not supported, each with its path.
 pub fn check(document: Value) -> Result<Vec<String>, Vec<String>> {
     let config = Config::read(document)?;
-    let link = Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)), is_virtual: true };
+    let speed = Some(Bandwidth(1_000_000_000));
+    let link = Link { mtu: 1_500, largest_frame: 1_522, speed, reported: None, is_virtual: true };
     Ok(build(&config, &vec![link; config.ports.len()], 0)?.warnings)
 }
 

@@ -12,7 +12,8 @@ use serde_json::json;
 use std::time::Duration;
 
 fn link() -> Link {
-    Link { mtu: 1_500, largest_frame: 1_522, speed: Some(Bandwidth(1_000_000_000)), is_virtual: false }
+    let speed = Some(Bandwidth(1_000_000_000));
+    Link { mtu: 1_500, largest_frame: 1_522, speed, reported: speed, is_virtual: false }
 }
 
 fn built(document: Value) -> Result<Built, Vec<String>> {
@@ -81,6 +82,38 @@ fn lengths_and_shares_are_exact() {
     let program = of_flow(burst).unwrap().flows[0].streams[0].program;
     assert_eq!((program.frames, program.bursts, program.gap), (Some(10), Some(3), Duration::from_micros(10)));
     assert!((program.rate_pps - 148_809.523_8).abs() < 0.001);
+}
+
+#[test]
+fn a_flow_without_a_receiver_may_arrive_at_any_port_of_its_host() {
+    let cut_through = json!({"enable": true, "latency": {"enable": true, "mode": "cut_through"}});
+    let ends = json!({"port": {"tx_name": "p2"}});
+    let flow = json!({"tx_rx": ends, "metrics": cut_through, "size": {"weight_pairs": {}}});
+    let built = of_flow(flow).unwrap();
+    let (flow, spec) = (&built.flows[0], &built.flows[0].streams[0].spec);
+    assert_eq!((flow.receives, spec.from, spec.to, &spec.also[..], spec.ipdv), (false, 1, 0, &[1][..], false));
+    let ports = ["h1/a", "h1/b", "h2/a"].map(|location| json!({"name": location, "location": location}));
+    let flow = json!({"name": "f", "tx_rx": {"port": {"tx_name": "h1/a"}}});
+    let config = Config::read(json!({"ports": ports, "flows": [flow]})).unwrap();
+    let built = build(&config, &[link(); 3], 7).unwrap();
+    let spec = &built.flows[0].streams[0].spec;
+    assert_eq!((spec.to, &spec.also[..]), (1, &[0][..]));
+}
+
+#[test]
+fn a_share_of_a_virtual_link_is_one_of_the_speed_that_it_reports() {
+    let with = |reported| {
+        let link = Link { speed: None, reported, is_virtual: true, ..link() };
+        let ends = json!({"port": {"tx_name": "p1", "rx_name": "p2"}});
+        let flow = json!({"name": "f", "tx_rx": ends, "rate": {"percentage": 10}});
+        build(&Config::read(json!({"ports": ports(), "flows": [flow]})).unwrap(), &[link; 2], 7)
+    };
+    let built = with(Some(Bandwidth(10_000_000_000))).unwrap();
+    assert!((built.flows[0].streams[0].program.rate_pps - 1_488_095.238).abs() < 0.01);
+    let text = "flows[0].rate.percentage: port `p1` has no speed of its own, so the rate is a share of the 10 Gbit/s that its virtual link reports; layer1.speed sets another one";
+    assert_eq!(built.warnings, [text]);
+    let unknown = "flows[0].rate.percentage: the speed of the port is unknown; write layer1.speed";
+    assert_eq!(with(None).unwrap_err(), [unknown]);
 }
 
 #[test]
@@ -244,6 +277,21 @@ fn pairs_of_devices_share_the_values_of_a_flow() {
     let four = flow(json!({"increment": {"start": 1, "step": 3, "count": 4}}));
     let pair = |start| Field::Increment { start, step: 6, count: 2 };
     assert_eq!(ports_of(&four).into_iter().map(|[source, _]| source).collect::<Vec<_>>(), [pair(1), pair(4)]);
+}
+
+#[test]
+fn values_follow_the_order_of_the_names_and_not_that_of_the_ports() {
+    let devices = json!([device("p1", "10.0.1.2", "10.0.1.1", 1), device("p2", "10.0.2.2", "10.0.2.1", 2)]);
+    let flow = json!({
+        "name": "f", "packet": [{"ethernet": {}}, {"ipv4": {}}, {"udp": {"src_port": {"values": [7, 8]}}}],
+        "tx_rx": {"device": {"mode": "one_to_one", "tx_names": ["a2", "a1"], "rx_names": ["a1", "a2"]}},
+    });
+    let built = built(json!({"ports": ports(), "devices": devices, "flows": [flow]})).unwrap();
+    let found = built.flows[0].streams.iter().map(|stream| match stream.spec.headers.last() {
+        Some(Header::Udp(udp)) => (stream.spec.from, stream.turn, udp.source_port.clone()),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [(0, (1, 2), Field::Value(8)), (1, (0, 2), Field::Value(7))]);
 }
 
 #[test]

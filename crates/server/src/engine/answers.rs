@@ -128,7 +128,7 @@ impl Bench {
         self.flows.update(&mut self.rig).map_err(Failure::internal)?;
         let rows: Vec<Value> = match kind {
             "port" => self.port_metrics(&selection)?,
-            "flow" => self.flow_metrics(&selection, tagged.as_ref(), extended)?,
+            "flow" => self.flow_metrics(&selection, tagged.as_ref(), extended),
             "convergence" => self.convergence(|name| selection.has(name))?,
             "ospfv2" => self.ospf_metrics(&selection),
             "rsvp" => self.rsvp_metrics(&selection),
@@ -143,34 +143,28 @@ impl Bench {
         let (_, rates) = self.rates();
         let mut out = Vec::new();
         for (i, [tx, rx, tx_bytes, rx_bytes]) in rates.into_iter().enumerate() {
-            let up = self.rig.has_carrier(i).map_err(Failure::internal)?;
+            let (up, changed) = self.carrier(i).map_err(Failure::internal)?;
             let port = &self.config.ports[i];
             if !selection.has(&port.name) {
                 continue;
             }
             let [frames_tx, frames_rx, bytes_tx, bytes_rx]: Sums = self.port_sums(i);
-            let mut row = json!({
-                "name": port.name, "location": port.interface, "link": if up { "up" } else { "down" },
+            let speed = self.links[i].speed.or(self.links[i].reported);
+            out.push(json!({
+                "name": port.name, "location": port.location, "link": if up { "up" } else { "down" },
                 "capture": if self.captures.is_running(i) { "started" } else { "stopped" },
                 "frames_tx": frames_tx, "frames_rx": frames_rx, "bytes_tx": bytes_tx, "bytes_rx": bytes_rx,
                 "frames_tx_rate": tx, "frames_rx_rate": rx, "bytes_tx_rate": tx_bytes, "bytes_rx_rate": rx_bytes,
                 "transmit": if self.flows.port_sends(i) { "started" } else { "stopped" },
-            });
-            if let Some(speed) = self.links[i].speed {
+                "last_change": self.origin_ns.saturating_add(changed.0),
                 // The unit of the model is 1,000 bytes per second.
-                row["speed"] = json!(speed.0 / 8_000);
-            }
-            out.push(row);
+                "speed": speed.map_or(0, |speed| speed.0 / 8_000),
+            }));
         }
         Ok(out)
     }
 
-    fn flow_metrics(
-        &mut self,
-        selection: &Selection,
-        tagged: Option<&Wanted>,
-        extended: bool,
-    ) -> Result<Vec<Value>, Failure> {
+    fn flow_metrics(&mut self, selection: &Selection, tagged: Option<&Wanted>, extended: bool) -> Vec<Value> {
         let (rates_of, _) = self.rates();
         let places = self.rig.places();
         let mut out = Vec::new();
@@ -183,14 +177,13 @@ impl Bench {
             let mut put = |key: &str, value: Value| _ = metric.insert(key.to_owned(), value);
             put("name", json!(flow.name));
             put("port_tx", json!(self.config.ports[row.from].name));
-            put("port_rx", json!(self.config.ports[row.to].name));
+            put("port_rx", json!(if row.receives { self.config.ports[row.to].name.as_str() } else { "" }));
             put("transmit", json!(self.flows.state(row)));
             if flow.metrics.latency {
                 let figures = row.counts.latency_ns(|| self.flows.latencies(&self.rig, row));
                 put("latency", latency(figures.unwrap_or_default(), row.line_ns));
             }
-            if let Some(tagged) = tagged.map(|tagged| self.tagged_metrics(row, &places, tagged)).transpose()?.flatten()
-            {
+            if let Some(tagged) = tagged.and_then(|tagged| self.tagged_metrics(row, &places, tagged)) {
                 put("tagged_metrics", tagged);
             }
             if extended {
@@ -198,7 +191,7 @@ impl Bench {
             }
             out.push(Value::Object(metric));
         }
-        Ok(out)
+        out
     }
 
     /// What flow metrics and tagged metrics have in common, except latency: `counts` of a row, and its rates.
@@ -211,7 +204,7 @@ impl Bench {
         put("bytes_tx", json!(counts.bytes_tx));
         put("bytes_rx", json!(counts.bytes_rx));
         if metrics.loss {
-            let lost = counts.frames_tx.saturating_sub(counts.frames_rx);
+            let lost = if row.receives { counts.frames_tx.saturating_sub(counts.frames_rx) } else { 0 };
             put("loss", json!(lost as f64 * 100.0 / counts.frames_tx.max(1) as f64));
         }
         if metrics.timestamps {
@@ -234,7 +227,9 @@ impl Bench {
     /// What this tester knows about a row, but the API has no field for.
     fn extension(&self, row: &Row, latency: bool) -> Value {
         let counts = &row.counts;
-        let known = |frames: u64| if counts.order_unknown == 0 { json!(frames) } else { Value::Null };
+        // Ports are read one after the other, so the order between them is not known.
+        let one_port = row.receivers.len() <= 1;
+        let known = |frames: u64| if one_port && counts.order_unknown == 0 { json!(frames) } else { Value::Null };
         let reasons = self.doubts(row);
         let mut out = json!({
             "valid": reasons.is_empty(), "reasons": reasons, "frames_out_of_order": known(counts.reordered),

@@ -78,6 +78,10 @@ pub struct Bench {
     before: Vec<[OtherFrames; 2]>,
     /// Changes that can make rates fall.
     pub causes: Causes,
+    /// For each port, whether its link had carrier when somebody last looked, and since when.
+    pub(super) carriers: Vec<(Option<bool>, Instant)>,
+    /// When all of them were last looked at.
+    looked: Option<Instant>,
     /// Wall clock in ns since 1970 at instant 0.
     pub origin_ns: u64,
     samples: VecDeque<Sample>,
@@ -87,8 +91,7 @@ pub struct Bench {
 fn reported_speed(interface: &str) -> Option<Bandwidth> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
     let megabits: u64 = text.trim().parse().ok()?;
-    // A virtual link reports a meaningless speed.
-    (megabits > 0 && !is_virtual(interface)).then_some(Bandwidth(megabits * 1_000_000))
+    (megabits > 0).then_some(Bandwidth(megabits * 1_000_000))
 }
 
 /// True if an interface is virtual, with no device behind it.
@@ -124,16 +127,15 @@ fn open(config: &Config, options: &Options, clock: SystemClock) -> Result<Opened
     Ok((Ports::real(taps, clock, &[]), infos, Captures::Here(captures)))
 }
 
-/// Adds an error for each port whose interface has a smaller MTU than configured.
-fn check_mtu(config: &Config, links: &[Link]) -> Result<(), Vec<String>> {
+/// A warning for each port whose interface has a smaller MTU than configured.
+pub(super) fn small_mtus(config: &Config, links: &[Link]) -> Vec<String> {
     let smaller = |(port, link): (&model::Port, &Link)| {
         let wanted = port.mtu.filter(|mtu| *mtu > link.mtu)?;
         let (name, interface, mtu) = (&port.name, &port.interface, link.mtu);
-        let remedy = format!("`ip link set {interface} mtu {wanted}`");
-        Some(format!("layer1: port `{name}` needs an MTU of {wanted} bytes, but {interface} has {mtu}; run {remedy}"))
+        let ignored = format!("layer1: the MTU of {wanted} bytes of port `{name}` is ignored");
+        Some(format!("{ignored}, because {interface} has {mtu}; `ip link set {interface} mtu {wanted}` changes that"))
     };
-    let errors: Vec<String> = config.ports.iter().zip(links).filter_map(smaller).collect();
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    config.ports.iter().zip(links).filter_map(smaller).collect()
 }
 
 impl Bench {
@@ -145,15 +147,16 @@ impl Bench {
         let (ports, infos, captures) = open(&config, options, clock)?;
         let here = matches!(captures, Captures::Here(_));
         let origin_ns = u64::try_from(i128::from(clock.origin_ns()) + clock.wall_offset()).unwrap_or(0);
-        let link = |(info, config): (&PortInfo, &model::Port)| Link {
-            mtu: info.mtu,
-            largest_frame: info.largest_frame,
-            speed: config.speed.or_else(|| reported_speed(&config.interface).filter(|_| here)),
-            is_virtual: here && is_virtual(&config.interface),
+        let link = |(info, config): (&PortInfo, &model::Port)| {
+            let is_virtual = here && is_virtual(&config.interface);
+            let reported = reported_speed(&config.interface).filter(|_| here);
+            // What a virtual link reports says little.
+            let speed = config.speed.or(reported.filter(|_| !is_virtual));
+            Link { mtu: info.mtu, largest_frame: info.largest_frame, speed, reported, is_virtual }
         };
         let links: Vec<Link> = infos.iter().zip(&config.ports).map(link).collect();
-        check_mtu(&config, &links)?;
         let mut built = build(&config, &links, seed)?;
+        built.warnings.extend(small_mtus(&config, &links));
         routers::continue_sequences(&mut built.rig, clock.origin_ns());
         let rig = Rig::new(ports, &built.rig);
         Ok(Bench::with(config, built, rig, links, captures, seed, origin_ns))
@@ -185,6 +188,7 @@ impl Bench {
         let causes = Causes::new(config.events.control_plane);
         let before = vec![Default::default(); config.ports.len()];
         let (keys, samples) = (TrialKeys::new(seed), VecDeque::new());
+        let carriers = vec![(None, rig.now()); config.ports.len()];
         Bench {
             config,
             built,
@@ -198,6 +202,8 @@ impl Bench {
             before,
             samples,
             causes,
+            carriers,
+            looked: None,
             origin_ns,
         }
     }
@@ -227,6 +233,7 @@ impl Bench {
     /// # Errors
     /// A port stopped working.
     pub fn turn(&mut self, time: Duration, interrupted: &dyn Fn() -> bool) -> Result<(), String> {
+        self.look();
         if self.flows.are_running() {
             self.flows.turn(&mut self.rig, time)?;
             self.causes.turn(&self.rig);
@@ -244,6 +251,9 @@ impl Bench {
     /// # Errors
     /// Why they cannot be sent.
     pub fn start_flows(&mut self, flows: &[usize]) -> Result<(), String> {
+        if flows.is_empty() {
+            return Ok(());
+        }
         let Bench { rig, built, keys, flows: all, .. } = self;
         let mut tries = 0..MOST_TRIES;
         let began = loop {
@@ -261,6 +271,32 @@ impl Bench {
         }
         self.samples.clear();
         Ok(())
+    }
+
+    /// True if the link of a port has carrier, and since when that is so, as far as it was looked at.
+    ///
+    /// # Errors
+    /// The port failed.
+    pub fn carrier(&mut self, port: usize) -> Result<(bool, Instant), String> {
+        let (up, now) = (self.rig.has_carrier(port).map_err(|e| e.to_string())?, self.rig.now());
+        let (known, since) = &mut self.carriers[port];
+        if known.replace(up).is_some_and(|before| before != up) {
+            *since = now;
+        }
+        Ok((up, *since))
+    }
+
+    /// Looks at the links of all ports from time to time. Other hosts would have to be asked, so they tell only what a client asks for.
+    fn look(&mut self) {
+        let now = self.rig.now();
+        if self.rig.is_far() || self.looked.is_some_and(|last| now.since(last) < SAMPLE) {
+            return;
+        }
+        self.looked = Some(now);
+        for port in 0..self.carriers.len() {
+            // The next call that uses a failed port reports it.
+            let _ = self.carrier(port);
+        }
     }
 
     /// Counts of each row of flow metrics.
@@ -282,12 +318,9 @@ impl Bench {
                 sums[0] += counts.frames_tx;
                 sums[2] += counts.bytes_tx;
             }
-            if row.to == port {
-                sums[1] += counts.frames_rx + counts.duplicates;
-                sums[3] += counts.bytes_rx;
-            }
         }
-        sums
+        let (frames, bytes) = self.flows.arrived[port];
+        [sums[0], sums[1] + frames, sums[2], sums[3] + bytes]
     }
 
     fn ports(&self) -> Vec<Sums> {
@@ -389,6 +422,7 @@ impl Bench {
     pub fn switch_link(&mut self, port: usize, up: bool) -> Result<(), String> {
         let begin = self.rig.now();
         self.rig.command(port, &Act::Link(up)).map_err(|e| e.to_string())?;
+        let _ = self.carrier(port);
         let kind = if up { "link_up" } else { "link_down" };
         self.causes.begin(kind, &self.config.ports[port].name, begin, None);
         self.causes.turn(&self.rig);

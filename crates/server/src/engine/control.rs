@@ -189,6 +189,9 @@ impl Bench {
         if port.is_none() {
             o.wrong("port_name", format_args!("there is no port `{name}`"));
         }
+        if let Some(mut packets) = o.object("packets") {
+            packets.choice(&["all"], "all");
+        }
         drop(o);
         let port = errors.or(port).map_err(Failure::validation)?;
         let Some(port) = port else { return Ok(Vec::new()) };

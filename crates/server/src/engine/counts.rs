@@ -73,6 +73,11 @@ impl Counts {
         self.extremes = Some((min.min(arrivals.latency_min_ns), max.max(place.latency_max_ns)));
     }
 
+    /// Keeps only what was sent.
+    pub fn forget_arrivals(&mut self) {
+        *self = Counts { frames_tx: self.frames_tx, bytes_tx: self.bytes_tx, ..Counts::default() };
+    }
+
     /// The difference between these counts and the earlier counts `base`.
     pub fn since(&self, base: &Counts) -> Counts {
         if *base == Counts::default() {
@@ -204,6 +209,7 @@ mod tests {
                 received: vec![(0, received)],
                 groups: vec![GroupCounts { bytes: frames * 64, latency_max_ns, arrivals, ..GroupCounts::default() }],
                 ports: vec![(sent, 0), (0, frames)],
+                arrived: Vec::new(),
                 departures: Vec::new(),
                 drops: Vec::new(),
                 places: Vec::new(),

@@ -57,6 +57,7 @@ pub fn unopened(config: &Config, seed: u64) -> Result<Built, Vec<String>> {
         mtu: port.mtu.unwrap_or(9_000),
         largest_frame: 1 << 16,
         speed: Some(port.speed.unwrap_or(Bandwidth(1_000_000_000))),
+        reported: None,
         is_virtual: true,
     };
     build(config, &config.ports.iter().map(link).collect::<Vec<_>>(), seed)

@@ -35,6 +35,7 @@ use crate::claims::Claims;
 use crate::model::Config;
 use crate::server::Options;
 use bench::Bench;
+use drophammer_model::quantity::show_duration;
 use drophammer_port::{Backend, SystemClock, af_xdp};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub struct Engine {
     called: Instant,
     /// Why the ports no longer work.
     failure: Option<String>,
+    /// True if flows were stopped because no client called, and no client has heard of it.
+    idle_stopped: bool,
 }
 
 /// Runs the engine of the server that others know as `owner`, until `stop` is set or no client can make calls any more.
@@ -79,7 +82,8 @@ pub fn run(
     let bench = nothing.map_err(|errors| errors.join("\n"))?;
     let document = json!({});
     let (claims, called) = (Claims::new(owner), Instant::now());
-    let mut engine = Engine { options, clock, seed, document, bench, claims, called, failure: None };
+    let mut engine =
+        Engine { options, clock, seed, document, bench, claims, called, failure: None, idle_stopped: false };
     while !stop.load(Ordering::Relaxed) {
         match requests.try_recv() {
             Ok(Request { call, body, answer }) => {
@@ -116,6 +120,7 @@ impl Engine {
         let idle = self.options.idle_stop.is_some_and(|most| self.called.elapsed() > most);
         if idle && self.bench.flows.are_active() {
             (self.options.warn)("no client has called for a while: all flows are stopped");
+            self.idle_stopped = true;
             let all: Vec<usize> = (0..self.bench.built.flows.len()).collect();
             if let Err(why) = self.bench.change_flows(traffic::Action::Stop, &all) {
                 (self.options.warn)(&why);
@@ -134,7 +139,11 @@ impl Engine {
         match call {
             Call::SetConfig => self.set_config(body),
             Call::GetConfig => Ok(Answer::Json(self.document.clone())),
-            Call::SetControlState => self.bench.control(body).map(warnings),
+            Call::SetControlState => {
+                let mut told = self.bench.control(body)?;
+                told.extend(self.idle_warning());
+                Ok(warnings(told))
+            }
             Call::GetMetrics => self.bench.metrics(body).map(Answer::Json),
             Call::GetStates => self.bench.states(body).map(Answer::Json),
             Call::GetCapture => self.bench.capture(body).map(Answer::Bytes),
@@ -147,9 +156,23 @@ impl Engine {
         }
     }
 
+    /// What a client must hear if flows were stopped because no client called; once.
+    fn idle_warning(&mut self) -> Option<String> {
+        let most = self.options.idle_stop.filter(|_| std::mem::take(&mut self.idle_stopped))?;
+        let most = show_duration(most);
+        Some(format!("no client had called for {most}, so all flows were stopped; `serve --idle-stop` sets that time"))
+    }
+
+    /// Reads a configuration, and looks up the interfaces of its ports.
+    fn read(&self, document: Value) -> Result<Config, Failure> {
+        let mut config = Config::read(document).map_err(Failure::validation)?;
+        config.locate(&self.options.interfaces);
+        Ok(config)
+    }
+
     fn set_config(&mut self, document: Value) -> Result<Answer, Failure> {
         let document = if document.is_null() { json!({}) } else { document };
-        let config = Config::read(document.clone()).map_err(Failure::validation)?;
+        let config = self.read(document.clone())?;
         let auto_start = config.auto_start;
         let elsewhere =
             elsewhere::check(&config, self.options.lender.is_some(), self.seed).map_err(Failure::validation)?;
@@ -184,7 +207,7 @@ impl Engine {
         };
         std::mem::replace(&mut self.bench, bench).close();
         self.claims.keep(&names);
-        (self.document, self.failure) = (document, None);
+        (self.document, self.failure, self.idle_stopped) = (document, None, false);
         if auto_start {
             self.bench.protocols(true).map_err(Failure::internal)?;
         }
@@ -211,7 +234,7 @@ impl Engine {
         if self.bench.flows.are_active() {
             return Err(Failure::validation(vec!["flows send; stop all flows before you change them".into()]));
         }
-        let config = Config::read(document.clone()).map_err(Failure::validation)?;
+        let config = self.read(document.clone())?;
         elsewhere::check(&config, self.options.lender.is_some(), self.seed).map_err(Failure::validation)?;
         let warned = self.bench.replace_flows(config, self.seed).map_err(Failure::validation)?;
         self.document = document;

@@ -22,7 +22,9 @@ pub struct Row {
     /// Name of its group in the traffic, and its number there.
     pub(super) group: String,
     pub(super) group_at: Option<usize>,
-    /// Ports at which its frames may arrive.
+    /// False if the flow has no receiver, so that its arrivals do not count.
+    pub receives: bool,
+    /// Ports at which its frames may arrive, if it has a receiver.
     pub(super) receivers: Vec<PortIndex>,
     /// Time that a frame takes on the line, in ns, if latency does not contain it.
     pub line_ns: f64,
@@ -51,7 +53,11 @@ pub struct Row {
     pub rates: Rates,
     /// When it started.
     pub since: Instant,
-    /// What spoilt the traffic in which it last sent, once there is later traffic.
+    /// Since when it has sent nothing, unless it sends or will send.
+    pub(super) ended: Option<Instant>,
+    /// True if it ended so long ago that nothing more can spoil its counts, while other flows send.
+    pub(super) closed: bool,
+    /// What spoilt the traffic in which it last sent, once it is closed or there is later traffic.
     pub(super) faults: Faults,
 }
 
@@ -62,7 +68,7 @@ pub struct Faults {
     pub unsent: u64,
     /// What ended the traffic prematurely.
     pub failure: Option<String>,
-    /// By how much the wall clock was set in the whole traffic, in ns; known once it has ended.
+    /// By how much the wall clock was set at most since the traffic began, in ns; known once the traffic has ended or the row is closed.
     pub clock_step_ns: i64,
 }
 
@@ -70,6 +76,7 @@ impl Row {
     /// A row of flow `flow`, which is `planned`, that has not started. Its first stream is `stream`, the one with this `number`.
     pub fn new(flow: usize, planned: &PlannedFlow, stream: &PlannedStream, number: usize) -> Row {
         let spec = &stream.spec;
+        let receivers = std::iter::once(spec.to).chain(spec.also.iter().copied()).filter(|_| planned.receives);
         Row {
             flow,
             from: spec.from,
@@ -77,14 +84,15 @@ impl Row {
             streams: vec![number],
             group: spec.group.clone(),
             group_at: None,
-            receivers: [spec.to].iter().chain(&spec.also).copied().collect(),
+            receives: planned.receives,
+            receivers: receivers.collect(),
             line_ns: stream.line_ns,
             started: false,
             current: false,
             whole: Counts::default(),
             base: Counts::default(),
             counts: Counts::default(),
-            measures: planned.metrics.latency,
+            measures: planned.metrics.latency && planned.receives,
             base_latencies: Latencies::default(),
             last_latencies: Latencies::default(),
             tagged: Tagged::new(&planned.tags),
@@ -93,6 +101,8 @@ impl Row {
             variation: None,
             rates: Rates::default(),
             since: Instant(0),
+            ended: None,
+            closed: false,
             faults: Faults::default(),
         }
     }

@@ -37,14 +37,21 @@ static LONE: Backend = Backend { spec: &af_xdp::SPEC, usable: || Ok(()), begin: 
 
 #[test]
 fn a_port_that_is_open_only_once_is_closed_before_a_new_configuration_opens_it() {
-    let options =
-        Options { backend: &LONE, lender: None, idle_stop: None, may_use: |_| Ok(()), warn: |text| panic!("{text}") };
+    // Other processes run this test in the same namespace.
+    let name = format!("lone{}", std::process::id());
+    let options = Options {
+        backend: &LONE,
+        lender: None,
+        idle_stop: Some(Duration::from_secs(600)),
+        interfaces: [("localhost:5555".to_owned(), name.clone())].into(),
+        may_use: |_| Ok(()),
+        warn: |text| panic!("{text}"),
+    };
     let (clock, seed) = (SystemClock::start(), 5);
     let bench = Bench::open(Config::read(json!({})).unwrap(), &options, clock, seed).unwrap();
     let (document, claims, called) = (json!({}), Claims::new("a test"), Instant::now());
-    let mut engine = Engine { options, clock, seed, document, bench, claims, called, failure: None };
-    // Other processes run this test in the same namespace.
-    let name = format!("lone{}", std::process::id());
+    let mut engine =
+        Engine { options, clock, seed, document, bench, claims, called, failure: None, idle_stopped: false };
     let document = json!({"ports": [{"name": "p1", "location": name}]});
     engine.set_config(document.clone()).unwrap();
     engine.set_config(document.clone()).unwrap();
@@ -54,6 +61,18 @@ fn a_port_that_is_open_only_once_is_closed_before_a_new_configuration_opens_it()
     assert_eq!(failure.errors, ["flows[0].tx_rx.port.tx_name: there is no port `p9`"]);
     assert_eq!(engine.document, document, "it is still in force");
     assert_eq!(engine.bench.own_interfaces().collect::<Vec<_>>(), [name.as_str()]);
+
+    let document = json!({"ports": [{"name": "p1", "location": "localhost:5555"}]});
+    engine.set_config(document.clone()).unwrap();
+    engine.call(Call::AppendConfig, json!({"config_append_list": [{"flows": []}]})).unwrap();
+    assert_eq!(engine.bench.own_interfaces().collect::<Vec<_>>(), [name.as_str()]);
+    assert_eq!(engine.bench.metrics(json!({"port": {}})).unwrap()["port_metrics"][0]["location"], "localhost:5555");
+
+    engine.idle_stopped = true;
+    let mut transmit = || engine.call(Call::SetControlState, json!({"traffic": {"flow_transmit": {"state": "stop"}}}));
+    let text = "no client had called for 10 min, so all flows were stopped; `serve --idle-stop` sets that time";
+    assert_eq!(transmit(), Ok(warnings(vec![text.into()])));
+    assert_eq!(transmit(), Ok(warnings(Vec::new())), "it is told once");
 }
 
 fn bench(devices: &[Value], flows: &[Value], wall: Wall) -> Bench {
@@ -119,21 +138,129 @@ fn counts_of_ports_begin_with_the_traffic_and_never_run_backwards() {
     assert!(after[0] >= before[0] + 150, "{before:?} {after:?}");
 }
 
+/// A reason of a flow that is not valid.
+const STEP: &str = "the wall clock was set by 60 µs";
+
+/// Why the first two flows are not valid.
+fn reasons(bench: &mut Bench) -> [String; 2] {
+    let answer = bench.metrics(json!({"choice": "flow", "flow": {}, "x-drophammer": true})).unwrap();
+    [0, 1].map(|flow| answer["flow_metrics"][flow]["x-drophammer"]["reasons"].to_string())
+}
+
 #[test]
 fn a_step_of_the_wall_clock_spoils_the_flows_that_were_sent() {
     let wall: Wall = |now| if now.0 < 50_000_000 { 0 } else { 60_000 };
     let mut bench = bench(&[], &[flow("f", Some(100)), flow("g", Some(100))], wall);
-    let reasons = |bench: &mut Bench| -> [String; 2] {
-        let answer = bench.metrics(json!({"choice": "flow", "flow": {}, "x-drophammer": true})).unwrap();
-        [0, 1].map(|flow| answer["flow_metrics"][flow]["x-drophammer"]["reasons"].to_string())
-    };
-    let step = "the wall clock was set by 60 µs";
     for flow in [0, 1] {
         bench.start_flows(&[flow]).unwrap();
         finish(&mut bench);
         let [f, g] = reasons(&mut bench);
-        assert!(f.contains(step) && !g.contains(step), "{f} {g}");
+        assert!(f.contains(STEP) && !g.contains(STEP), "{f} {g}");
     }
+}
+
+#[test]
+fn a_step_of_the_wall_clock_does_not_spoil_a_flow_that_had_ended_before() {
+    let wall: Wall = |now| if now.0 < 2_500_000_000 { 0 } else { 60_000 };
+    let mut bench = bench(&[], &[flow("f", Some(100)), flow("g", Some(3_000))], wall);
+    bench.start_flows(&[0, 1]).unwrap();
+    finish(&mut bench);
+    let [f, g] = reasons(&mut bench);
+    assert!(f == "[]" && g.contains(STEP), "{f} {g}");
+}
+
+#[test]
+fn a_port_counts_the_frames_that_arrive_there() {
+    let mut flow = flow("f", Some(100));
+    flow["tx_rx"] = json!({"port": {"tx_name": "p1", "rx_names": ["p1", "p2"]}});
+    let mut bench = bench(&[], &[flow], |_| 0);
+    bench.start_flows(&[0]).unwrap();
+    finish(&mut bench);
+    assert_eq!(bench.flows.rows[0].counts.frames_rx, 100);
+    assert_eq!([0, 1].map(|port| bench.port_sums(port)), [[100, 0, 6_400, 0], [0, 100, 0, 6_400]]);
+}
+
+#[test]
+fn the_order_of_a_flow_to_several_ports_is_not_known() {
+    for (receivers, out_of_order) in [(vec!["p2"], json!(0)), (vec!["p1", "p2"], json!(null))] {
+        let mut flow = flow("f", Some(100));
+        flow["tx_rx"] = json!({"port": {"tx_name": "p1", "rx_names": receivers}});
+        let mut bench = bench(&[], &[flow], |_| 0);
+        bench.start_flows(&[0]).unwrap();
+        finish(&mut bench);
+        let answer = bench.metrics(json!({"choice": "flow", "flow": {}, "x-drophammer": true})).unwrap();
+        assert_eq!(answer["flow_metrics"][0]["x-drophammer"]["frames_out_of_order"], out_of_order);
+    }
+}
+
+#[test]
+fn a_flow_without_a_receiver_counts_what_it_sends_and_nothing_else() {
+    let mut flow = flow("f", Some(100));
+    flow["tx_rx"] = json!({"port": {"tx_name": "p1"}});
+    flow["metrics"] = json!({"enable": true, "loss": true, "timestamps": true, "latency": {"enable": true}});
+    flow["packet"][1]["ipv4"] = json!({"dst": {"values": ["1.1.1.1", "2.2.2.2"], "metric_tags": [{"name": "dst"}]}});
+    let mut bench = bench(&[], &[flow], |_| 0);
+    bench.start_flows(&[0]).unwrap();
+    finish(&mut bench);
+    let answer = bench.metrics(json!({"choice": "flow", "flow": {}, "x-drophammer": true})).unwrap();
+    let row = &answer["flow_metrics"][0];
+    assert_eq!((&row["port_tx"], &row["port_rx"]), (&json!("p1"), &json!("")));
+    for (row, sent) in [(row, 100), (&row["tagged_metrics"][0], 50)] {
+        let counts = ["frames_tx", "frames_rx", "bytes_rx"].map(|key| row[key].as_u64());
+        assert_eq!(counts, [sent, 0, 0].map(Some), "{row}");
+        assert_eq!((&row["loss"], &row["latency"]["maximum_ns"]), (&json!(0.0), &json!(0.0)), "{row}");
+        assert_eq!(row["timestamps"]["first_timestamp_ns"], 0, "{row}");
+    }
+    let more = &row["x-drophammer"];
+    assert_eq!((&more["reasons"], &more["frames_stray"]), (&json!([]), &json!(0)), "{more}");
+    let convergence = bench.metrics(json!({"convergence": {}})).unwrap();
+    assert_eq!(convergence["convergence_metrics"][0]["events"], json!([]));
+    assert_eq!(sent_and_received(&mut bench), [100, 100], "ports count all frames");
+}
+
+#[test]
+fn a_start_without_flows_does_nothing() {
+    let mut bench = bench(&[], &[], |_| 0);
+    let start = json!({"traffic": {"flow_transmit": {"state": "start"}}});
+    assert_eq!(bench.control(start), Ok(Vec::new()));
+    assert!(!bench.flows.are_running());
+}
+
+#[test]
+fn an_mtu_that_an_interface_does_not_have_is_ignored_and_told() {
+    let config = Config::read(json!({
+        "ports": [{"name": "p1", "location": "a"}, {"name": "p2", "location": "b"}],
+        "layer1": [{"name": "l1", "port_names": ["p1"], "mtu": 9000}, {"name": "l2", "port_names": ["p2"], "mtu": 1500}],
+    }));
+    let text = "layer1: the MTU of 9000 bytes of port `p1` is ignored, because a has 1500; `ip link set a mtu 9000` changes that";
+    assert_eq!(super::bench::small_mtus(&config.unwrap(), &[LINK; 2]), [text]);
+}
+
+#[test]
+fn every_number_of_a_port_is_there() {
+    let mut bench = bench(&[], &[], |_| 0);
+    bench.origin_ns = 1_000_000_000;
+    bench.turn(Duration::from_millis(10), &|| false).unwrap();
+    let changed = |bench: &mut Bench| {
+        let answer = bench.metrics(json!({"port": {}})).unwrap();
+        assert_eq!(answer["port_metrics"][1]["speed"], 0, "nobody knows it");
+        answer["port_metrics"][1]["last_change"].as_u64().unwrap()
+    };
+    let first = changed(&mut bench);
+    assert!(first >= 1_000_000_000, "{first}");
+    bench.turn(Duration::from_secs(1), &|| false).unwrap();
+    assert_eq!(changed(&mut bench), first, "the link has not changed");
+    bench.carriers[1].0 = Some(false);
+    assert!(changed(&mut bench) >= first + 1_000_000_000, "it was down before");
+}
+
+#[test]
+fn a_request_for_all_captured_frames_is_one_without_a_choice() {
+    let mut bench = bench(&[], &[], |_| 0);
+    let all = bench.capture(json!({"port_name": "p1", "packets": {"choice": "all"}}));
+    assert_eq!(all, bench.capture(json!({"port_name": "p1"})));
+    let slice = json!({"port_name": "p1", "packets": {"choice": "slice", "slice": {"initial": {"count": 1}}}});
+    assert_eq!(bench.capture(slice).unwrap_err().errors, ["packets.slice: not supported"]);
 }
 
 #[test]

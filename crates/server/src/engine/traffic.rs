@@ -62,6 +62,8 @@ pub struct Flows {
     moved: Vec<(u64, Duration)>,
     /// True once nothing is sent any more.
     draining: bool,
+    /// Frames and bytes of the running or last traffic that arrived at each port where their flow may arrive, copies included.
+    pub arrived: Vec<(u64, u64)>,
     /// Disturbances by port: losses since the port was opened, and departures in the running traffic.
     disturbances: Vec<Disturbance>,
     /// Threshold below which a rate counts as fallen, in per cent of the full rate, if rates are recorded.
@@ -76,7 +78,7 @@ pub struct Flows {
     begun: bool,
     /// What ended the last traffic prematurely.
     pub failure: Option<String>,
-    /// By how much the wall clock was set in the whole of the last traffic, in ns, once it has ended.
+    /// By how much the wall clock was set at most in the whole of the last traffic, in ns, once it has ended.
     clock_step_ns: i64,
 }
 
@@ -119,6 +121,7 @@ impl Flows {
             driven: Duration::ZERO,
             moved: vec![(0, Duration::ZERO); ports],
             draining: false,
+            arrived: vec![(0, 0); ports],
             disturbances,
             threshold,
             outlasts_bins: false,
@@ -241,7 +244,7 @@ impl Flows {
             row.tagged.start(base);
             (row.started, row.current, row.counts) = (true, true, Counts::default());
             (row.undisturbed, row.disturbance) = (disturbance(row, &self.disturbances), Disturbance::default());
-            (row.variation, row.since) = (None, rig.now());
+            (row.variation, row.since, row.ended, row.closed) = (None, rig.now(), None, false);
             row.rates = Rates::from((now.as_nanos() / BIN.as_nanos()) as usize);
         }
         self.orders(rig)?;
@@ -320,6 +323,7 @@ impl Flows {
             (row.faults, row.current, row.whole) = (faults, false, Counts::default());
         }
         (self.failure, self.clock_step_ns) = (None, 0);
+        self.arrived.fill((0, 0));
         let mut specs: Vec<FlowSpec> = Vec::new();
         let mut groups: HashMap<String, usize> = HashMap::new();
         self.rows.iter_mut().for_each(|row| row.group_at = None);
@@ -608,6 +612,7 @@ impl Flows {
         if !snapshot.drops.is_empty() {
             self.disturb_rows();
         }
+        self.arrived.iter_mut().zip(snapshot.arrived.values()).for_each(|(known, arrived)| *known = *arrived);
         for stream in &mut self.streams {
             let counts = stream.number.and_then(|number| snapshot.flows.get(&number));
             stream.offered = counts.map_or(stream.offered, |counts| counts.offered);
@@ -619,11 +624,14 @@ impl Flows {
                 row.whole.add_stream(snapshot, stream.number, stream.offered, stream.bytes(stream.offered));
             }
             row.whole.add_group(snapshot, group);
+            if !row.receives {
+                row.whole.forget_arrivals();
+            }
             row.counts = row.whole.since(&row.base);
         }
     }
 
-    /// Updates the disturbances.
+    /// Updates the disturbances. While other flows send, nothing more spoils rows that ended some time ago.
     fn disturb(&mut self, rig: &mut Rig) {
         let own = self.disturbances.iter_mut().enumerate().filter(|_| !rig.is_far());
         for (port, known) in own.collect::<Vec<_>>() {
@@ -634,10 +642,33 @@ impl Flows {
             }
         }
         self.disturb_rows();
+        if self.live.is_some() && !self.draining {
+            self.close_rows(rig);
+        }
+    }
+
+    /// Closes rows whose last frames have had time to arrive.
+    fn close_rows(&mut self, rig: &Rig) {
+        // Counts of other hosts are a little older.
+        let (now, patience) = (rig.now(), PATIENCE + Flows::lead(rig) * 2);
+        for i in 0..self.rows.len() {
+            let row = &self.rows[i];
+            if !row.current || row.closed {
+                continue;
+            }
+            let sends = self.state(row) != "stopped";
+            let row = &mut self.rows[i];
+            let ended = row.ended.unwrap_or(now);
+            row.ended = (!sends).then_some(ended);
+            row.closed = !sends && now >= ended + patience;
+            if row.closed {
+                row.faults = Faults { clock_step_ns: rig.clock_step_ns().unwrap_or(0), ..Faults::default() };
+            }
+        }
     }
 
     fn disturb_rows(&mut self) {
-        for row in self.rows.iter_mut().filter(|row| row.current) {
+        for row in self.rows.iter_mut().filter(|row| row.current && !row.closed) {
             let now = disturbance(row, &self.disturbances);
             row.disturbance = Disturbance {
                 drops: now.drops.saturating_sub(row.undisturbed.drops),
@@ -658,8 +689,11 @@ impl Flows {
         if !row.current {
             return row.faults.clone();
         }
-        let (failure, clock_step_ns) = (self.failure.clone(), self.clock_step_ns);
-        Faults { unsent: self.unsent(row), failure, clock_step_ns }
+        let unsent = self.unsent(row);
+        if row.closed {
+            return Faults { unsent, ..row.faults.clone() };
+        }
+        Faults { unsent, failure: self.failure.clone(), clock_step_ns: self.clock_step_ns }
     }
 
     /// Latencies of a row since it started. They are many numbers, so ask only for what somebody wants to know.
@@ -687,7 +721,7 @@ impl Flows {
         self.outlasts_bins |= sends && elapsed > BIN * CONTINUOUS_BINS as u32;
         let ready = (elapsed.saturating_sub(PATIENCE).as_nanos() / BIN.as_nanos()) as usize;
         let ready = ready.min(CONTINUOUS_BINS);
-        for row in self.rows.iter_mut().filter(|row| row.current && row.rates.next < ready) {
+        for row in self.rows.iter_mut().filter(|row| row.current && row.receives && row.rates.next < ready) {
             let Some(group) = row.group_at else { continue };
             row.rates.judge(&rig.bins(group, row.rates.next..ready), start, threshold);
         }
@@ -697,6 +731,11 @@ impl Flows {
     fn conclude(&mut self, rig: &mut Rig, result: &TrialResult) {
         self.live = None;
         (self.tester_drops, self.clock_step_ns) = (result.health.receive_drops, result.health.clock_step_ns);
+        if rig.is_far() {
+            // Nobody knows when the clock of another host was set.
+            let closed = self.rows.iter_mut().filter(|row| row.current && row.closed);
+            closed.for_each(|row| row.faults.clock_step_ns = self.clock_step_ns);
+        }
         self.disturb(rig);
         if let Some(mut snapshot) = rig.take_last_counts() {
             self.take(&snapshot);
@@ -716,7 +755,7 @@ impl Flows {
             let Some(group) = groups.get(row.group.as_str()) else { continue };
             row.variation = group.ipdv.filter(|_| row.base == Counts::default());
             if let (Some((start, threshold)), Some(rest)) =
-                (start.zip(self.threshold), group.bins.get(row.rates.next..))
+                (start.zip(self.threshold).filter(|_| row.receives), group.bins.get(row.rates.next..))
             {
                 row.rates.judge(rest, start, threshold);
             }
@@ -727,7 +766,11 @@ impl Flows {
 /// Counts of a row by combination of its tagged values.
 fn by_combination(streams: &[Stream], row: &Row, places: &Places) -> Vec<Counts> {
     let own = row.streams.iter().map(|i| &streams[*i]);
-    row.tagged.whole(places, own.map(|stream| (stream.number, stream.sizes.as_slice(), stream.turn)))
+    let mut counts = row.tagged.whole(places, own.map(|stream| (stream.number, stream.sizes.as_slice(), stream.turn)));
+    if !row.receives {
+        counts.iter_mut().for_each(Counts::forget_arrivals);
+    }
+    counts
 }
 
 /// Latencies of the running traffic at a row, or of the last one.

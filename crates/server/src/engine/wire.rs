@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// What is known of each port.
-pub const LINK: Link = Link { mtu: 1_500, largest_frame: 1_522, speed: None, is_virtual: true };
+pub const LINK: Link = Link { mtu: 1_500, largest_frame: 1_522, speed: None, reported: None, is_virtual: true };
 const SLOT: usize = 2_048;
 
 /// How long each copy of a frame takes to the other end; none for a lost frame.

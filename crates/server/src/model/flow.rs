@@ -32,6 +32,13 @@ pub struct Flow {
     pub metrics: FlowMetrics,
 }
 
+impl Flow {
+    /// False if it has no receiver, so that its arrivals do not count.
+    pub fn receives(&self) -> bool {
+        !matches!(&self.ends, Ends::Port { rx, .. } if rx.is_empty())
+    }
+}
+
 /// Ends of a flow, by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ends {
@@ -162,6 +169,11 @@ fn ends(flow: &mut Object<'_>) -> Ends {
         if !mesh && tx.len() != rx.len() {
             device.wrong("mode", "one_to_one needs as many `tx_names` as `rx_names`");
         }
+        // A sender and a receiver of one name make a pair, in a mesh wherever they stand.
+        let alike = if mesh { tx.iter().find(|name| rx.contains(name)) } else { same(&tx, &rx) };
+        if let Some(name) = alike {
+            device.wrong("rx_names", format_args!("`{name}` would send to itself; name another receiver"));
+        }
         let both_ways = device.flag("bidirectional", false);
         return Ends::Device { tx, rx, mesh, both_ways };
     }
@@ -171,6 +183,11 @@ fn ends(flow: &mut Object<'_>) -> Ends {
         rx.insert(0, name);
     }
     Ends::Port { tx, rx }
+}
+
+/// The first name that stands at the same place in both lists.
+fn same<'a>(tx: &'a [String], rx: &[String]) -> Option<&'a String> {
+    tx.iter().zip(rx).find(|(tx, rx)| tx == rx).map(|(tx, _)| tx)
 }
 
 fn fixed(size: u64) -> FrameSize {
@@ -444,6 +461,16 @@ mod tests {
             ("egress_packet", json!([{"ethernet": {}}]), "egress_packet: not supported"),
             ("metrics", json!({"rx_tx_ratio": {}}), "metrics.rx_tx_ratio: not supported"),
             ("tx_rx", json!({"device": {"tx_names": ["a"]}}), "tx_rx.device.rx_names: this needs at least one name"),
+            (
+                "tx_rx",
+                json!({"device": {"tx_names": ["a", "b"], "rx_names": ["c", "a"]}}),
+                "tx_rx.device.rx_names: `a` would send to itself",
+            ),
+            (
+                "tx_rx",
+                json!({"device": {"mode": "one_to_one", "tx_names": ["a", "b"], "rx_names": ["c", "b"]}}),
+                "tx_rx.device.rx_names: `b` would send to itself",
+            ),
         ] {
             let found = with(key, value).unwrap_err();
             assert!(found[0].starts_with(error), "{found:?}");

@@ -20,7 +20,7 @@ use drophammer_model::quantity::Bandwidth;
 use flow::Flow;
 use read::{Errors, Object};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,11 +51,13 @@ pub struct Events {
 pub struct Port {
     /// Its name.
     pub name: String,
-    /// Its interface.
+    /// Its location as the client wrote it.
+    pub location: String,
+    /// Its interface: the location, unless that [stands for](Config::locate) another name.
     pub interface: String,
     /// Speed of its line, if given.
     pub speed: Option<Bandwidth>,
-    /// MTU that its interface must have at least, if given, in bytes.
+    /// MTU that its interface should have at least, if given, in bytes.
     pub mtu: Option<u32>,
     /// How its frames are captured.
     pub capture: CaptureSettings,
@@ -86,6 +88,15 @@ impl Config {
         let errors = Errors::default();
         let config = config(Object::document(document, &errors));
         errors.or(config)
+    }
+
+    /// Replaces the locations that stand for an interface by its name.
+    pub fn locate(&mut self, interfaces: &HashMap<String, String>) {
+        for port in &mut self.ports {
+            if let Some(interface) = interfaces.get(&port.location) {
+                port.interface.clone_from(interface);
+            }
+        }
     }
 }
 
@@ -139,11 +150,11 @@ impl Config {
 
 fn port(mut o: Object<'_>) -> Port {
     let capture = CaptureSettings { overwrite: true, ..CaptureSettings::default() };
-    let interface = o.text("location").unwrap_or_default();
-    if interface.is_empty() {
+    let location = o.text("location").unwrap_or_default();
+    if location.is_empty() {
         o.wrong("location", "this is required: the name of an interface of this machine");
     }
-    Port { name: o.name("name"), interface, speed: None, mtu: None, capture }
+    Port { name: o.name("name"), interface: location.clone(), location, speed: None, mtu: None, capture }
 }
 
 /// Calls `set` for the ports that `port_names` lists.

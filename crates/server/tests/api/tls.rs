@@ -6,6 +6,7 @@ use drophammer_server::server::{Listening, Options, serve};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,7 @@ fn with_server<T>(grpc_tls: bool, client: impl FnOnce(SocketAddr) -> T) -> T {
         backend: &INTERFACE_BACKENDS[0],
         lender: None,
         idle_stop: None,
+        interfaces: HashMap::new(),
         may_use: |_| Ok(()),
         warn: |text| panic!("{text}"),
     };

@@ -151,6 +151,22 @@ fn a_client_gets_the_values_and_the_columns_that_it_asks_for() {
 }
 
 #[test]
+fn numbers_of_sent_frames_are_absent_if_nobody_knows_which_were_sent() {
+    let mut bench = bench(&[flow("f", marked(), Some(10))], at_once);
+    bench.start_flows(&[0]).unwrap();
+    run(&mut bench);
+    // As if the tester's own port had refused one of them.
+    bench.flows.rows[0].counts.frames_tx -= 1;
+    let metric = metrics(&mut bench, Value::Null);
+    assert_eq!(metric["frames_tx"], 9);
+    assert_eq!(table(&metric, ["frames_rx", "bytes_rx"]), rows(&[("a", [4, 256]), ("14", [3, 192]), ("1e", [3, 192])]));
+    let keys = metric["tagged_metrics"][0].as_object().unwrap().keys().map(String::as_str);
+    let mut keys: Vec<&str> = keys.filter(|key| !key.starts_with("rx_")).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["bytes_rx", "frames_rx", "frames_rx_rate", "latency", "tags", "timestamps"]);
+}
+
+#[test]
 fn combinations_have_the_bytes_of_their_sizes() {
     let mut packet = marked();
     packet[1]["ipv4"]["time_to_live"] = json!({"values": [64, 63], "metric_tags": [{"name": "upper", "length": 2}]});

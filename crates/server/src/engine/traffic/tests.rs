@@ -169,6 +169,25 @@ fn what_spoilt_a_row_stays_when_other_flows_start() {
 }
 
 #[test]
+fn a_failure_long_after_a_row_has_ended_does_not_spoil_it() {
+    let mut bench = Bench::new(Duration::from_micros(1), &[flow(0, 1_000.0, Some(10)), flow(1, 1_000.0, None)]);
+    let failed = |bench: &mut Bench| {
+        bench.flows.refresh(&mut bench.rig);
+        bench.flows.failure = Some("a port failed".into());
+        let found = [0, 1].map(|row| bench.flows.faults(&bench.flows.rows[row]).failure.is_some());
+        bench.flows.failure = None;
+        found
+    };
+    bench.start(&[0, 1]);
+    bench.until(is("stopped", 0));
+    assert_eq!(failed(&mut bench), [true, true], "frames may still be on their way");
+    bench.wait(1_100 * MS);
+    assert_eq!(failed(&mut bench), [false, true]);
+    bench.start(&[0]);
+    assert_eq!(failed(&mut bench), [true, true]);
+}
+
+#[test]
 fn a_flow_that_starts_again_does_not_count_frames_of_before() {
     let mut bench = Bench::new(TOO_SLOW, &[flow(0, 20_000.0, Some(3_000)), flow(1, 5.0, None)]);
     bench.start(&[0, 1]);

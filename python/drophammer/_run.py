@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Cell = Union[None, bool, int, float, str, Dict[str, Any]]
 
 # The layout of report.json that this module reads.
-_LAYOUT = 2
+_LAYOUT = 3
 
 
 class Exit(enum.IntEnum):
@@ -88,10 +88,11 @@ class Figure:
         interval: confidence interval of the median.
         rounds: the value of each round, ``None`` where a round has none.
         missing: why there is no value.
-        tester_limited: the tester was the limit in at least one round.
+        tester_limited: the value is a bound because the tester could not offer more.
         rank: 1 is best; ``None`` where no difference was proven or nothing was compared.
         tied: another DUT has the same rank.
         doubts: what casts doubt on the value: messages of other trials that contradict it.
+        suite_limited: the value is a bound because the suite asks for no more (``max_routes``, ``max_load``).
     """
 
     test: str
@@ -108,6 +109,7 @@ class Figure:
     rank: Optional[int]
     tied: bool
     doubts: Sequence[str]
+    suite_limited: bool = False
 
     @property
     def value(self) -> Optional[float]:
@@ -337,6 +339,7 @@ def _figure(figure: Mapping[str, Any], entry: Mapping[str, Any]) -> Figure:
         entry["rank"],
         entry["tied"],
         [doubt["text"] for doubt in [*entry["refuted"], *entry["doubts"]]],
+        entry["suite_limited"],
     )
 
 

@@ -21,9 +21,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Parameter of the kinds in namespaces.
-pub(crate) const MANAGEMENT: Param<bool> = Param::new(
+pub(crate) const MANAGEMENT: Param<bool> = Param::fixed(
     "management",
-    "false",
     "false",
     "also make a management link; tests under load also check that the router answers over it",
 );

@@ -92,11 +92,13 @@ impl NamespaceDut {
             Some(links) => links,
             None => VethLinks::make(lab, &dut.name, role)?,
         };
+        let filters = packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List);
         let record = DutRecord {
             name: dut.name.clone(),
             kind: kind.name.into(),
             version,
             confinement: links.confinement().into(),
+            config: packet_filter::recorded(filters).into_iter().collect(),
             ..DutRecord::default()
         };
         Ok(NamespaceDut {
@@ -115,7 +117,7 @@ impl NamespaceDut {
             idle: None,
             session: None,
             routes_by_lab: false,
-            filters: packet_filter::FILTERS.find(&dut.params).unwrap_or(FilterStyle::List),
+            filters,
             counted: false,
             classes: Given::default(),
         })

@@ -26,12 +26,16 @@ drophammer_model::choice! {
 }
 
 /// Parameter of the kinds whose forwarding is the kernel's.
-pub(crate) const FILTERS: Param<FilterStyle> = Param::new(
+pub(crate) const FILTERS: Param<FilterStyle> = Param::fixed(
     "filters",
-    "list",
     "list",
     "how the filters of a test become nftables rules: one by one, or as sets, which look up consecutive rules with the same fields together",
 );
+
+/// The style as an entry of a router's record: routers of different styles are not the same router. `None` for the default.
+pub(crate) fn recorded(style: FilterStyle) -> Option<(String, String)> {
+    (style != FilterStyle::List).then(|| (FILTERS.spec().key.to_owned(), style.word().to_owned()))
+}
 
 /// The program, and the Debian package that contains it.
 pub(crate) const NEED: (&str, &str) = ("nft", "nftables");
@@ -276,6 +280,12 @@ mod tests {
             lines(&all, 10, Family::Ipv6, FilterStyle::List)[0],
             "ip6 saddr 2001:2::/48 counter drop comment \"13\""
         );
+    }
+
+    #[test]
+    fn the_record_has_the_style_that_is_not_the_default() {
+        assert_eq!(recorded(FilterStyle::List), None);
+        assert_eq!(recorded(FilterStyle::Sets), Some(("filters".to_owned(), "sets".to_owned())));
     }
 
     #[test]

@@ -18,9 +18,8 @@ use std::time::Duration;
 pub(crate) const NEED: (&str, &str) = ("snmpd", "snmpd");
 
 /// Parameter of the kinds in namespaces.
-pub(crate) const SNMP: Param<bool> = Param::new(
+pub(crate) const SNMP: Param<bool> = Param::fixed(
     "snmp",
-    "false",
     "false",
     "also start an SNMP agent (snmpd), for its counters and to check that it answers under load",
 );

@@ -15,9 +15,8 @@ pub(crate) const NEED: (&str, &str) = ("dropbear", "dropbear-bin");
 const KEY_MAKER: &str = "dropbearkey";
 
 /// Parameter of the kinds in namespaces.
-pub(crate) const SSH: Param<bool> = Param::new(
+pub(crate) const SSH: Param<bool> = Param::fixed(
     "ssh",
-    "false",
     "false",
     "also start an SSH server (dropbear) on the router's addresses, to check that it answers under load",
 );

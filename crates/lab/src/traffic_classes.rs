@@ -31,9 +31,8 @@ drophammer_model::choice! {
 }
 
 /// Parameter of the kinds whose kernel supports both schedulers.
-pub(crate) const SCHEDULER: Param<Scheduler> = Param::new(
+pub(crate) const SCHEDULER: Param<Scheduler> = Param::fixed(
     "scheduler",
-    "htb",
     "htb",
     "scheduler for the classes of a test: HTB, by weight or by priority, or `prio` below HTB, which is always strict priority in the order of the weights",
 );

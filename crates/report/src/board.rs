@@ -5,7 +5,7 @@ use crate::format::{DASH, number};
 use crate::grid::{self, Grid};
 use crate::grouped;
 use crate::rank::Ranked;
-use crate::view::{Section, Standing, View};
+use crate::view::{MergedRow, Section, Standing, View};
 use drophammer_judge::distinct;
 use drophammer_model::outcome::Cell;
 use drophammer_model::record::TestStatus;
@@ -87,7 +87,8 @@ fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
     if let Standing::Ended(TestStatus::Skipped(why)) = standing {
         return why.clone();
     }
-    if !standing.is_completed() {
+    // A round that the tester spoilt is not the reason.
+    if !standing.is_measured() {
         return standing.text();
     }
     let any = |of: &dyn Fn(&Ranked) -> bool| figures.iter().any(|figure| of(figure));
@@ -104,11 +105,15 @@ fn why(view: &View, section: usize, figures: &[&Ranked], dut: usize) -> String {
         "the test gave no figure".into()
     } else if any(&|figure| figure.different_loads) {
         "different loads: the DUTs were not measured at the same load".into()
+    } else if figures.iter().all(|figure| grid::all_failed(view, figure, dut)) {
+        "failed on all: no DUT of its kind has a figure".into()
     } else if figures.iter().all(|figure| grid::all_limited(view, figure, dut)) {
         match figures.iter().all(|figure| figure.entries[dut].suite_limited()) {
             true => "the limit of the suite: all figures are bounds".into(),
             false => "limits of the tester: all figures are bounds".into(),
         }
+    } else if figures.iter().all(|figure| figure.entries[dut].has_only_failed()) {
+        "failed: no other DUT of its kind has a figure to compare with".into()
     } else {
         "its figures cannot be compared with the figures of another DUT".into()
     }
@@ -239,13 +244,14 @@ fn grouped_number(text: &str) -> Option<f64> {
     format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
-/// Highest throughput of a DUT over all patterns of the run, summed over its sending ports, in frames per second. Also
-/// returns true if it is a bound.
+/// Highest throughput of a DUT over all patterns of the run, summed over its sending ports, in frames per second, without
+/// rows that are refuted or doubtful. Also returns true if it is a bound.
 fn highest(view: &View, dut: usize) -> Option<(f64, bool)> {
     let tables = view.sections.iter().flat_map(|section| &section.tables).filter(|table| table.key == "throughput");
     let rates = tables.flat_map(|table| {
         let at = table.columns.iter().position(|column| column.key == "aggregate_pps");
-        table.rows.iter().filter(move |row| row.dut == dut).filter_map(move |row| match row.cells.get(at?)? {
+        let is_own = move |row: &MergedRow| row.dut == dut && !row.row.is_refuted() && !row.row.is_doubtful();
+        table.rows.iter().filter(move |row| is_own(row)).filter_map(move |row| match row.cells.get(at?)? {
             Cell::Number(pps) if *pps > 0.0 => {
                 let limited = row.marks.iter().any(|mark| mark.contains("limited"));
                 Some((*pps, limited))

@@ -196,9 +196,18 @@ fn mixed_installation(duts: &[DutView]) -> Option<String> {
     })
 }
 
+/// The kind of routers about which the tester knows nothing but their interfaces.
+const EXTERNAL: &str = "external";
+
 /// True if all DUTs are the same real router with several names.
 fn alike(duts: &[DutView]) -> bool {
-    let what = |dut: &DutView| dut.records.first().map(|r| (r.kind.clone(), r.version.clone(), r.config.clone()));
+    let what = |dut: &DutView| {
+        let record = dut.records.first()?;
+        // Interfaces in the lab have another name for each router.
+        let ports = record.ports.iter().filter(|_| record.kind == EXTERNAL);
+        let interfaces: Vec<String> = ports.map(|port| port.interface.clone()).collect();
+        Some((record.kind.clone(), record.version.clone(), record.config.clone(), interfaces))
+    };
     let first = duts.first().and_then(what);
     first.is_some() && duts.iter().all(|dut| !dut.simulated && what(dut) == first)
 }

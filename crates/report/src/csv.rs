@@ -224,7 +224,8 @@ fn name(names: &[&str], taken: &mut HashSet<String>) -> String {
 fn ranks(view: &View) -> String {
     let mut csv = Csv::new(
         "test,figure,unit,higher_is_better,dut,simulated,value,tester_limited,rounds,interval_low,interval_high,\
-         confidence,detectable,resolution,rank,tied,l2_mbps,line_percent,load_pps,refuted,doubtful,all_ports_pps",
+         confidence,detectable,resolution,rank,tied,l2_mbps,line_percent,load_pps,refuted,doubtful,all_ports_pps,\
+         suite_limited",
     );
     // An unknown end is an empty cell.
     let end = |value: Option<f64>| some(value.filter(|value| value.is_finite()));
@@ -233,13 +234,13 @@ fn ranks(view: &View) -> String {
             let (rate, own, summary) = (rates::of_figure(view, f, index), e.figure.as_ref(), e.summary);
             let mut row = Row::default();
             row.add([&view.sections[f.section].id, &f.key, &f.unit, &f.higher_is_better, &dut.name, &dut.simulated]);
-            row.add([&some(e.value()), &e.tester_limited(), &some(summary.map(|s| s.rounds))]);
+            row.add([&some(e.value()), &e.limited_by_tester(), &some(summary.map(|s| s.rounds))]);
             row.add([&end(summary.map(|s| s.interval.low)), &end(summary.map(|s| s.interval.high))]);
             row.add([&end(summary.map(|s| s.confidence)), &end(f.detectable), &some(own.map(|f| f.resolution))]);
             row.add([&some(e.rank), &e.tied]);
             row.add([&end(rate.and_then(|r| r.l2_mbps)), &end(rate.and_then(|r| r.line_percent))]);
             row.add([&end(own.and_then(|f| f.load_pps)), &e.refuted(), &e.doubtful()]);
-            row.add([&end(rate.map(|r| r.all_ports_pps))]);
+            row.add([&end(rate.map(|r| r.all_ports_pps)), &e.suite_limited()]);
             csv.row(row.0);
         }
     }
@@ -248,7 +249,7 @@ fn ranks(view: &View) -> String {
         row.add([&"", &"overall_mean_rank", &"", &false, &dut.name, &dut.simulated, &some(o.mean), &false]);
         row.add([&""; 6]);
         row.add([&some(o.rank), &o.tied]);
-        row.add([&""; 6]);
+        row.add([&""; 7]);
         csv.row(row.0);
     }
     csv.text

@@ -1,14 +1,14 @@
 //! How a run ended, how reliable it is, and what to do next: the first lines of a report, and the exit code.
 
 use crate::format::several;
-use crate::grid;
 use crate::rank::Ranked;
 use crate::view::{DutResult, Section, Standing, View};
-use drophammer_judge::held_up::{HOST_BUSY, HeldUp, cause, causes, reasons};
+use crate::{grid, grouped};
+use drophammer_judge::held_up::{HELD_OFF, HOST_BUSY, HeldUp, cause, causes, reasons};
 use drophammer_model::figure::Decision;
 use drophammer_model::outcome::Blame;
 use drophammer_model::quantity::group_digits;
-use drophammer_model::record::{TestStatus, TrialRecord, resumed};
+use drophammer_model::record::{SELF_TEST, TestStatus, TrialRecord, resumed};
 use drophammer_store::RunState;
 
 /// How a run ended. If several variants apply, the first of them counts.
@@ -90,15 +90,46 @@ fn is_spoilt(standing: &Standing) -> bool {
 
 /// Number of figures, over all DUTs, that the tester or its host spoilt in completed tests.
 fn unmeasured(view: &View) -> usize {
-    let of = |figure: &Ranked| {
-        let results = view.sections[figure.section].results.iter();
-        let is_one = |result: &&DutResult<'_>| {
-            let by = figure.entries[result.dut].missing().map(|missing| missing.by);
-            by == Some(Blame::Spoilt) && !is_spoilt(&result.standing)
-        };
-        results.filter(is_one).count()
-    };
-    view.ranking.figures.iter().map(of).sum()
+    spoilt_figures(view).len()
+}
+
+/// The figures, over all DUTs, that the tester or its host spoilt in completed tests: each with its reason and its test.
+fn spoilt_figures<'v>(view: &'v View<'_>) -> Vec<(&'v str, &'v DutResult<'v>)> {
+    let mut all = Vec::new();
+    for figure in &view.ranking.figures {
+        for result in view.sections[figure.section].results.iter().filter(|result| !is_spoilt(&result.standing)) {
+            let missing = figure.entries[result.dut].missing().filter(|missing| missing.by == Blame::Spoilt);
+            all.extend(missing.map(|missing| (missing.why.as_str(), result)));
+        }
+    }
+    all
+}
+
+/// What to do about the tests and figures that could not be measured.
+fn remedies(view: &View) -> Vec<String> {
+    let results = view.sections.iter().flat_map(|section| &section.results);
+    let tests = results.filter_map(|result| match &result.standing {
+        Standing::Ended(TestStatus::Unfit(why)) => Some((why.as_str(), result)),
+        _ => None,
+    });
+    let is_of_host = |why: &str| why.contains(HOST_BUSY) || why.contains(HELD_OFF);
+    let (of_host, own): (Vec<_>, Vec<_>) = tests.chain(spoilt_figures(view)).partition(|(why, _)| is_of_host(why));
+    let mut out: Vec<String> = Vec::new();
+    if !of_host.is_empty() {
+        let trials = of_host.iter().flat_map(|(_, result)| &result.trials);
+        let causes = grouped(trials.filter_map(|trial| Some((cause(reasons(trial))?, ()))));
+        let top = causes.into_iter().max_by_key(|(_, trials)| trials.len()).map(|(cause, _)| cause);
+        out.push(match top.as_deref() {
+            Some("hypervisor") => "Use a machine whose processors no other guest shares.".into(),
+            Some("unknown") | None => "Use a quieter machine; `drophammer doctor` shows what disturbs it.".into(),
+            Some(program) => format!("Stop `{program}` first, or use a machine with more processors."),
+        });
+    }
+    if !own.is_empty() {
+        let step = "Where the tester was too slow, lower `max_load`, or use a faster backend or more `--threads`.";
+        out.push(step.into());
+    }
+    out
 }
 
 /// Explains why a DUT has no value for a figure: `not measured: the host was busy`.
@@ -230,18 +261,16 @@ pub fn next_steps(view: &View) -> Vec<String> {
     let started = &view.run.started;
     let mut out = Vec::new();
     match ending {
-        Ending::Open if !view.run.running => {
+        // A self-test cannot be resumed.
+        Ending::Open if !view.run.running && started.profile != SELF_TEST => {
             out.push(format!("Continue this run: `{}`.", resume(view)));
         }
         Ending::Failed(_) => out.push("Read the problems below; each names the cause and the log.".into()),
         Ending::Unmeasured(_) => {
-            out.push(format!("Measure the spoilt rounds again: `{}`.", resume(view)));
-            let top = causes(&view.run.trials).into_iter().next().map(|(cause, _)| cause);
-            out.push(match top.as_deref() {
-                Some("hypervisor") => "Use a machine whose processors no other guest shares.".into(),
-                Some("unknown") | None => "Use a quieter machine; `drophammer doctor` shows what disturbs it.".into(),
-                Some(program) => format!("Stop `{program}` first, or use a machine with more processors."),
-            });
+            if started.profile != SELF_TEST {
+                out.push(format!("Measure the spoilt rounds again: `{}`.", resume(view)));
+            }
+            out.extend(remedies(view));
         }
         Ending::Undecided(_) => out.push("Run more rounds (`--rounds`, `--time`) to decide the open criteria.".into()),
         Ending::Open | Ending::Missed(_) | Ending::Good => {}

@@ -4,7 +4,7 @@ use crate::conclusion::conclusion;
 use crate::csv::Names;
 use crate::format::{DASH, cell, heading, number};
 use crate::published::{self, BESIDE};
-use crate::rank::{Entry, HOW, Ranked};
+use crate::rank::{HOW, Ranked};
 use crate::view::{DutResult, MergedTable, View};
 use crate::{board, digest, drops, ending, grouped, hosts, kernel_counts, losses, paragraph, rates, ways};
 use drophammer_judge::held_up::reasons;
@@ -210,6 +210,7 @@ pub fn not_compared(view: &View, figure: &Ranked, dut: usize) -> Option<&'static
         _ if all_limited(view, figure, dut) && entry.suite_limited() => "limit of the suite",
         _ if all_limited(view, figure, dut) => "limits of the tester",
         _ if entry.rounds.len() < 2 => "one round",
+        _ if all_failed(view, figure, dut) => "failed on all",
         _ if figure.different_loads => "different loads",
         _ => "no figures to compare with",
     })
@@ -220,11 +221,19 @@ pub fn ranked_kind(view: &View, dut: usize) -> bool {
     view.duts.iter().filter(|d| d.simulated == view.duts[dut].simulated).count() > 1
 }
 
-/// True if the tester was the limit for every DUT of this DUT's kind.
+/// True if the tester was the limit for this DUT and for every other DUT of its kind on which the suite runs the test.
 pub fn all_limited(view: &View, figure: &Ranked, dut: usize) -> bool {
     let kind = view.duts[dut].simulated;
-    let of_kind = view.duts.iter().zip(&figure.entries).filter(|(d, e)| d.simulated == kind && e.asked);
-    of_kind.map(|(_, entry)| entry).all(Entry::tester_limited)
+    let mut of_kind = view.duts.iter().zip(&figure.entries).filter(|(d, e)| d.simulated == kind && e.asked);
+    figure.entries[dut].asked && of_kind.all(|(_, entry)| entry.tester_limited())
+}
+
+/// True if this DUT and every other DUT of its kind on which the suite runs the test failed in every round that says
+/// anything about them. A DUT about which no round says anything has not failed.
+pub fn all_failed(view: &View, figure: &Ranked, dut: usize) -> bool {
+    let kind = view.duts[dut].simulated;
+    let mut of_kind = view.duts.iter().zip(&figure.entries).filter(|(d, e)| d.simulated == kind && e.asked);
+    figure.entries[dut].asked && of_kind.all(|(_, entry)| entry.has_only_failed())
 }
 
 /// True if a limit of the tester makes a figure a lower bound although lower values are better: a loss of 0 % at the
@@ -235,9 +244,13 @@ pub fn may_be_worse(figure: &Ranked, dut: usize) -> bool {
     entry.tester_limited() && is_bound && !figure.higher_is_better
 }
 
-/// The mark for a value that looks measured although the tester was the limit; empty for other values.
+/// The mark for a value that looks measured although the tester or the suite was the limit; empty for other values.
 pub fn limit_mark(figure: &Ranked, dut: usize) -> &'static str {
-    if may_be_worse(figure, dut) { " (tester-limited)" } else { "" }
+    match (may_be_worse(figure, dut), figure.entries[dut].suite_limited()) {
+        (false, _) => "",
+        (true, false) => " (tester-limited)",
+        (true, true) => " (limit of the suite)",
+    }
 }
 
 /// [`figure_value`] with [`limit_mark`].

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Version of the layout of `report.json`. It increases when a field changes its meaning or disappears.
-const LAYOUT: u32 = 2;
+const LAYOUT: u32 = 3;
 
 /// The JSON report, indented, with a line feed at the end.
 pub fn report(view: &View) -> String {
@@ -99,7 +99,8 @@ fn ranking(view: &View) -> Value {
                 "median": e.summary.map(|s| bounds(s.median)),
                 "interval": e.summary.map(|s| bounds(s.interval)),
                 "confidence": e.summary.map(|s| s.confidence),
-                "tester_limited": e.tester_limited(),
+                "tester_limited": e.limited_by_tester(),
+                "suite_limited": e.suite_limited(),
                 "refuted": e.figure.iter().flat_map(|f| &f.refuted).map(|r| json!({
                     "round": r.round, "trial": r.trial, "more": r.more, "text": r.text,
                 })).collect::<Vec<_>>(),

@@ -2,6 +2,7 @@
 
 use crate::view::{DutResult, Section, Standing, View};
 use drophammer_model::figure::Decision;
+use drophammer_model::outcome::Blame;
 use drophammer_model::record::TestStatus;
 use drophammer_model::visible::is_hidden;
 
@@ -48,18 +49,32 @@ fn finding(result: &DutResult) -> Finding {
         own.map(|v| format!("{word}{}; found {}", v.criterion, v.found)).collect()
     };
     let (failed, undecided) = (lines(Decision::Missed, ""), lines(Decision::Undecided, "undecided: "));
+    let spoilt = unmeasured(result);
     match (skipped, not_whole) {
         // Even a test that ended early can miss a criterion for certain.
         (_, status) if !failed.is_empty() => {
             Finding::Failure(failed.into_iter().chain(undecided).chain(status).collect())
         }
+        (None, Some(status)) => Finding::Error(status),
+        (_, status) if !spoilt.is_empty() => {
+            Finding::Error(spoilt.into_iter().chain(undecided).chain(status).collect::<Vec<_>>().join("; "))
+        }
         (Some(why), _) if undecided.is_empty() => Finding::Skipped(why.clone()),
         // A criterion must not pass because nothing was measured.
         (Some(_), status) => Finding::Undecided(undecided.into_iter().chain(status).collect()),
-        (None, Some(status)) => Finding::Error(status),
         (None, None) if undecided.is_empty() => Finding::Pass,
         (None, None) => Finding::Undecided(undecided),
     }
+}
+
+/// The figures that the tester or its host spoilt in every round.
+fn unmeasured(result: &DutResult) -> Vec<String> {
+    let figures = result.record.iter().flat_map(|test| &test.outcome.ranks).filter(|figure| figure.figure().is_none());
+    let spoilt = figures.filter_map(|figure| {
+        let missing = figure.missing.as_ref().filter(|missing| missing.by == Blame::Spoilt)?;
+        Some(format!("{} could not be measured: {}", figure.title, missing.why))
+    });
+    spoilt.collect()
 }
 
 /// The JUnit report.
@@ -136,14 +151,40 @@ fn case(dut: &str, section: &Section, result: &DutResult, elapsed: f64, finding:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drophammer_model::outcome::{Outcome, Verdict};
+    use drophammer_model::outcome::{Missing, Outcome, RankFigure, Verdict};
 
     /// What the report contains for a test with this status and these verdicts.
     fn found(status: TestStatus, verdicts: Vec<Verdict>) -> Finding {
-        let outcome = Outcome { verdicts, ..Outcome::default() };
+        of_outcome(status, Outcome { verdicts, ..Outcome::default() })
+    }
+
+    fn of_outcome(status: TestStatus, outcome: Outcome) -> Finding {
         let record = crate::synthetic::record("d", "throughput", "Throughput", status.clone(), outcome);
         let standing = Standing::Ended(status);
         finding(&DutResult { dut: 0, record: Some(&record), rounds: 1, standing, trials: Vec::new() })
+    }
+
+    #[test]
+    fn a_test_does_not_pass_if_the_tester_spoilt_a_figure() {
+        let of_status = |status, by, verdicts| {
+            let missing = Some(Missing { why: "host busy".into(), by });
+            let figure = RankFigure { missing, ..RankFigure::new("k", "Rate", "fps", None) };
+            of_outcome(status, Outcome { ranks: vec![figure], verdicts, ..Outcome::default() })
+        };
+        let with = |by, verdicts| of_status(TestStatus::Completed, by, verdicts);
+        let spoilt = "Rate could not be measured: host busy";
+        assert_eq!(with(Blame::Spoilt, vec![]), Finding::Error(spoilt.into()));
+        let open = Verdict { undecided: true, ..Verdict::decided("rate >= 5", false, "not measured") };
+        let both = format!("{spoilt}; undecided: rate >= 5; found not measured");
+        assert_eq!(with(Blame::Spoilt, vec![open]), Finding::Error(both));
+        let missed = Verdict::decided("loss <= 1", false, "2");
+        assert_eq!(with(Blame::Spoilt, vec![missed]), Finding::Failure(vec!["loss <= 1; found 2".into()]));
+        // What was spoilt before the test turned out not to apply counts for the exit code too.
+        let skipped = of_status(TestStatus::Skipped("no more".into()), Blame::Spoilt, vec![]);
+        assert!(matches!(&skipped, Finding::Error(text) if text.starts_with(spoilt)), "{skipped:?}");
+        for by in [Blame::Dut, Blame::Beyond, Blame::Nothing] {
+            assert_eq!(with(by, vec![]), Finding::Pass, "{by:?}");
+        }
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub fn combined(run: &Run) -> Run {
     combined
 }
 
-/// Removes the verdicts of tests that do not apply to their DUT, because there is nothing to judge. They stay undecided
+/// Removes the undecided verdicts of tests that do not apply to their DUT, because there is nothing to judge. They stay
 /// if the criterion names this DUT, or if the test applies to no DUT: a criterion must not pass because nothing was
 /// measured.
 fn leave_out_criteria_that_do_not_apply(tests: &mut [(usize, TestRecord)]) {
@@ -112,7 +112,10 @@ fn leave_out_criteria_that_do_not_apply(tests: &mut [(usize, TestRecord)]) {
         .collect();
     for (occurrence, record) in tests.iter_mut().filter(|(_, record)| is_skipped(record)) {
         if applied.contains(&(record.test.clone(), *occurrence)) {
-            record.outcome.verdicts.retain(|verdict| verdict.expected.as_ref().is_none_or(|e| e.dut.is_some()));
+            record.outcome.verdicts.retain(|verdict| {
+                let is_decided = verdict.decision() != Decision::Undecided;
+                is_decided || verdict.expected.as_ref().is_none_or(|expected| expected.dut.is_some())
+            });
         }
     }
 }

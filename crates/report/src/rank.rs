@@ -8,7 +8,8 @@
 //!    difference must also be large enough to matter.
 //! 3. The rank of a DUT is 1 plus the number of DUTs that are proven to be better. DUTs share a rank if none is proven to
 //!    be better.
-//! 4. A DUT has no rank in a figure that does not apply to it, or that no round measured. A single round gives no ranks.
+//! 4. A DUT has no rank in a figure that does not apply to it, that no round measured, or in which all DUTs always
+//!    failed. A single round gives no ranks.
 //! 5. A figure has no rank if another trial of the same traffic refutes it in any round, or if in most rounds it depends
 //!    on frames that were lost while the processor was idle ([`drophammer_judge::doubt`]).
 //! 6. Figures at different loads ([`RankFigure::load_pps`]) are not compared.
@@ -80,6 +81,11 @@ impl Entry {
         self.tester_limited() && self.figure.as_ref().is_some_and(|f| f.capped && !f.tester_limited)
     }
 
+    /// True if the figure is a bound because the tester could not offer or take more.
+    pub fn limited_by_tester(&self) -> bool {
+        self.tester_limited() && !self.suite_limited()
+    }
+
     /// True if trials with the same traffic contradict the figure. It then has no rank.
     pub fn refuted(&self) -> bool {
         self.figure.as_ref().is_some_and(|f| !f.refuted.is_empty())
@@ -122,6 +128,12 @@ impl Entry {
         let known = self.rounds.iter().filter(|round| **round != RoundFigure::NotMeasured);
         let failed = self.rounds.iter().filter(|round| **round == RoundFigure::Failed);
         (failed.count(), known.count())
+    }
+
+    /// True if every round that says anything about the DUT failed.
+    pub(crate) fn has_only_failed(&self) -> bool {
+        let (failed, known) = self.failures();
+        known > 0 && failed == known
     }
 }
 
@@ -279,6 +291,10 @@ fn ranked(index: usize, section: &Section<'_>, figure: &RankFigure, duts: usize)
 fn compared(a: &Entry, b: &Entry) -> Option<Comparison> {
     let at_other_load = a.figure.as_ref().zip(b.figure.as_ref()).is_some_and(|(a, b)| !a.same_load(b));
     if at_other_load || [a, b].iter().any(|entry| entry.refuted() || entry.doubtful()) {
+        return None;
+    }
+    // Two DUTs that always failed have nothing to compare.
+    if a.has_only_failed() && b.has_only_failed() {
         return None;
     }
     let rule = rule(a, b)?;

@@ -1,5 +1,6 @@
 //! A rig connected to a device under test. It runs trials, judges them and stores the results.
 
+mod carriers;
 mod configured;
 mod core_links;
 mod counters;
@@ -35,6 +36,11 @@ pub(crate) fn failed(e: LabError) -> TestError {
     TestError::Failed(e.to_string())
 }
 
+/// Describes the failure of a port.
+fn of_port(e: &PortError) -> String {
+    format!("a port of the tester failed ({e})")
+}
+
 /// The reason why a trial has no result.
 pub(crate) enum Failure {
     /// A port stopped working although the device is alive. The tester is at fault, so the trial is repeated.
@@ -52,7 +58,7 @@ impl From<TestError> for Failure {
 impl From<Failure> for TestError {
     fn from(failure: Failure) -> TestError {
         match failure {
-            Failure::Port(e) => TestError::Failed(e.to_string()),
+            Failure::Port(e) => TestError::Unfit(vec![of_port(&e)]),
             Failure::Test(e) => e,
         }
     }
@@ -109,8 +115,12 @@ pub struct Bench<'a> {
     pub(crate) core_protocols: Vec<ProtocolPlace>,
     /// True if a port failed in the last trial. The device may have to learn its neighbours on that port again.
     pub(crate) port_failed: bool,
+    /// Failure of one of the tester's ports in the last wait, if it ended with one.
+    port_failure: Option<String>,
     /// Ports at which the device did not answer or forward when [`Bench::await_forwarding`] last checked them.
     pub(crate) not_ready: BTreeSet<PortIndex>,
+    /// True if the latency of the next trial is read.
+    pub(crate) reads_latency: bool,
     pub(crate) session: &'a mut Session,
     pub(crate) observer: &'a mut dyn Observer,
     /// Extra frames to send during the next trials.
@@ -178,7 +188,9 @@ impl<'a> Bench<'a> {
             around: Vec::new(),
             core_protocols: Vec::new(),
             port_failed: false,
+            port_failure: None,
             not_ready: BTreeSet::new(),
+            reads_latency: false,
             session,
             observer,
             extra,
@@ -193,28 +205,31 @@ impl<'a> Bench<'a> {
     /// daemons report.
     ///
     /// # Errors
-    /// Describes what the device fails to do.
+    /// Describes what the device fails to do. [`TestError::Unfit`] if a port of the tester does not recover.
     pub fn await_forwarding(&mut self, families: &[Family]) -> Result<(), TestError> {
-        let deadline = self.rig.now() + READY;
+        let mut deadline = self.rig.now() + READY;
         let mut port_failure = None;
         while let Some(Unresolved { port, tags }) = self.rig.unresolved() {
             if self.rig.now() > deadline {
+                if let Some(e) = port_failure {
+                    return Err(self.blamed(Failure::Port(e)));
+                }
                 let mut name = self.facts.ports[port].name.clone();
                 if !tags.as_slice().is_empty() {
                     name = format!("{name}, {tags}");
                 }
-                let cause = port_failure.map_or(String::new(), |e: PortError| format!(" ({e})"));
                 self.not_ready = [port].into();
                 return Err(TestError::Failed(format!(
-                    "nothing answers ARP or Neighbor Discovery on port {name} within {} s{cause}; check the link, and \
+                    "nothing answers ARP or Neighbor Discovery on port {name} within {} s; check the link, and \
                      the addresses of the DUT",
                     READY.as_secs()
                 )));
             }
-            match self.serve(Duration::from_millis(20)) {
-                Err(Failure::Port(e)) => port_failure = Some(e),
-                other => other?,
-            }
+            port_failure = match self.serve(Duration::from_millis(20)) {
+                Ok(()) => None,
+                Err(Failure::Port(e)) => Some(e),
+                Err(Failure::Test(e)) => return Err(e),
+            };
         }
         let probe = learning(&self.ports, families);
         if probe.flows.is_empty() {
@@ -222,7 +237,13 @@ impl<'a> Bench<'a> {
         }
         loop {
             self.not_ready.clear();
-            let problem = match self.execute(&probe, &[]) {
+            let begun = self.rig.now();
+            let tried = self.execute(&probe, &[]);
+            if let (Ok(_), Some(started), true) = (&tried, self.rig.started(), self.rig.is_far()) {
+                // Waiting for the hosts of the ports takes none of the device's time.
+                deadline = deadline + started.since(begun);
+            }
+            let problem = match tried {
                 Ok(result) if result.lost() == 0 => {
                     // The routers between the ports have neighbours to learn too.
                     self.await_ways(families)?;
@@ -241,20 +262,31 @@ impl<'a> Bench<'a> {
                         |g: &GroupCounts| format!("{}: {} of {} frames{}", g.group, g.received, g.offered, wrong(g));
                     let lossy: Vec<_> = lossy.map(told).collect();
                     let lossy = lossy.join(", ");
-                    format!("learning frames at 2,000 fps are lost ({lossy}); check the routes of the DUT")
+                    let lost = format!("learning frames at 2,000 fps are lost ({lossy}); check the routes of the DUT");
+                    Failure::Test(TestError::Failed(lost))
                 }
                 // The port may recover.
-                Err(Failure::Port(e)) => e.to_string(),
-                Err(e) => return Err(e.into()),
+                Err(e @ Failure::Port(_)) => e,
+                Err(Failure::Test(e)) => return Err(e),
             };
             if self.rig.now() > deadline {
-                return Err(TestError::Failed(problem));
+                return Err(self.blamed(problem));
             }
             match self.serve(Duration::from_millis(50)) {
                 Err(Failure::Port(_)) => {}
                 other => other?,
             }
         }
+    }
+
+    /// The error for a failure that lasts. A port also fails if the device dies and takes its end of a virtual link along.
+    fn blamed(&mut self, failure: Failure) -> TestError {
+        if matches!(failure, Failure::Port(_))
+            && let Err(died) = self.check_device()
+        {
+            return died;
+        }
+        failure.into()
     }
 
     /// The ports, as the suite configures them.
@@ -296,16 +328,25 @@ impl<'a> Bench<'a> {
         if interrupted.get() {
             return Err(TestError::Interrupted.into());
         }
+        self.port_failure = served.as_ref().err().map(of_port);
         served.map_err(Failure::Port)
+    }
+
+    /// Blames the tester for a wait that failed, if one of its ports did not work at the end of the wait.
+    ///
+    /// # Errors
+    /// [`TestError::Unfit`].
+    pub(crate) fn port_works(&self) -> Result<(), TestError> {
+        self.port_failure.as_ref().map_or(Ok(()), |why| Err(TestError::Unfit(vec![why.clone()])))
     }
 
     /// Counts received frames other than test frames for `time`.
     pub(crate) fn observe(&mut self, time: Duration) -> Result<OtherTraffic, TestError> {
-        self.serve(Duration::ZERO)?;
+        self.serve(Duration::ZERO).map_err(|e| self.blamed(e))?;
         self.begin_observation(Vec::new());
         let served = self.serve(time);
         let seen = self.rig.observed();
-        served?;
+        served.map_err(|e| self.blamed(e))?;
         Ok(seen)
     }
 
@@ -329,6 +370,7 @@ impl<'a> Bench<'a> {
         if let (Ok(result), Some(started)) = (&mut outcome, self.rig.started()) {
             amend(started, result);
         }
+        let outcome = self.with_carriers(spec, outcome, acts);
         self.conclude(spec, outcome, attempt)
     }
 
@@ -424,7 +466,7 @@ impl<'a> Bench<'a> {
             Validity::Invalid(vec!["stopped by the user".into()])
         } else {
             let read = match self.running.as_ref().map(|running| running.spec) {
-                Some(spec) if spec.measures_latency() => Read::Latency,
+                Some(_) if self.reads_latency => Read::Latency,
                 Some(spec) if !spec.measures_times() => Read::Counts,
                 _ => Read::Times,
             };
@@ -445,8 +487,8 @@ impl<'a> Bench<'a> {
         self.between_hosts.take().as_ref().map(hosts_note)
     }
 
-    /// Remembers the conditions between hosts. Ends a latency test if the clocks of the hosts cannot measure its
-    /// latency.
+    /// Remembers the conditions between hosts. Ends a test that measures nothing but latency if the clocks of the hosts
+    /// cannot measure it.
     fn note_hosts(&mut self, result: &TrialResult) -> Result<(), TestError> {
         if let Some(now) = &result.health.between_hosts {
             let worst = self.between_hosts.get_or_insert_with(|| now.clone());
@@ -460,7 +502,7 @@ impl<'a> Bench<'a> {
                 }
             }
         }
-        let measures = self.running.as_ref().is_some_and(|running| running.spec.measures_latency());
+        let measures = self.running.as_ref().is_some_and(|running| running.spec.measures_only_latency());
         match &result.health.between_hosts {
             Some(between) if measures && between.clocks_refuted => Err(TestError::NotApplicable(
                 "latency is not measurable between these hosts: a frame arrived before it was sent, so a clock is wrong by more \
@@ -496,9 +538,7 @@ impl<'a> Bench<'a> {
         self.port_failed = matches!(outcome, Err(Failure::Port(_)));
         let mut result = match outcome {
             Ok(result) => result,
-            Err(Failure::Port(e)) => {
-                validity::spoilt(self.session.next_trial().0, spec, &format!("a port of the tester failed ({e})"))
-            }
+            Err(Failure::Port(e)) => validity::spoilt(self.session.next_trial().0, spec, &of_port(&e)),
             Err(Failure::Test(TestError::DutDied(cause))) => {
                 let result = validity::spoilt(
                     self.session.next_trial().0,

@@ -131,11 +131,13 @@ impl Bench<'_> {
         if self.await_each(&all, Until::Up, deadline)? {
             return Ok(all);
         }
+        let port_works = self.port_works();
         let is_down = |customer: &&Customer| customer.report(&self.rig).is_none_or(|report| report.state != State::Up);
         let down = all.0.iter().filter(is_down).count();
         let first = all.down(&self.rig).unwrap_or_default();
         let (sessions, within) = (all.0.len(), within.as_secs_f64());
         self.stop_customer_bfd(&all)?;
+        port_works?;
         Err(TestError::Failed(format!("{down} of {sessions} BFD sessions are not up after {within} s; {first}")))
     }
 

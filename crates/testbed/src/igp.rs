@@ -130,6 +130,7 @@ impl Igp for TestSetup<'_> {
         if let Some(took) = bench.await_core(&up, within)? {
             return Ok(took);
         }
+        bench.port_works()?;
         let hosts = bench.rig.hosts();
         let down = places.iter().find(|(_, _, place)| !Until::Up(*place).holds(bench.rig.now(), hosts));
         let (name, protocol, place) = down.ok_or_else(|| TestError::Failed("no core port has OSPF".into()))?;

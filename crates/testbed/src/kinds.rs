@@ -5,7 +5,7 @@
 //! `TestSpec::needs_of` lists these roles. A suite is refused if no DUT supports such a role. If only some DUTs support
 //! it, the test does not apply to the others. BGP roles are an exception: all DUTs must support them.
 
-use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
+use drophammer_model::capabilities::{Capabilities, Counters, Placement};
 use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec, TestSpec};
 use drophammer_model::role::RouterRole;
@@ -27,11 +27,6 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
     name: REFERENCE,
     summary: "simulated router of known behaviour, in virtual time or on virtual links; tests the tester",
     capabilities: Capabilities {
-        bgp: true,
-        bgp_forwarding: true,
-        bgp_protection: true,
-        vlans: Vlans::Own,
-        vlan_tags: 2,
         mpls: true,
         tunnels: true,
         policy_routing: true,
@@ -44,37 +39,34 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         placement: Placement::Virtual,
         counters: &[Counters::Truth],
         simulated: true,
-        ..Capabilities::ROUTER
+        ..Capabilities::BGP_ROUTER
     },
     needs: &[],
     params: &[
-        ParamSpec::new(
+        ParamSpec::fixed(
             "links",
             ParamKind::Choice(&["virtual", "veth", "tap"]),
-            "virtual",
             "virtual",
             "virtual time, or a process of its own behind veth or tap interfaces",
         ),
         ParamSpec::optional("capacity", ParamKind::Rate, "frames per second that it forwards; default: no limit"),
-        ParamSpec::new("buffer", ParamKind::Count, "1024", "1024", "frames that may wait or be in service"),
-        ParamSpec::new("delay", ParamKind::Duration, "10 us", "10 us", "from end of service to the line"),
-        ParamSpec::new("jitter", ParamKind::Duration, "0 s", "0 s", "width of a uniform random delay on top"),
+        ParamSpec::fixed("buffer", ParamKind::Count, "1024", "frames that may wait or be in service"),
+        ParamSpec::fixed("delay", ParamKind::Duration, "10 us", "from end of service to the line"),
+        ParamSpec::fixed("jitter", ParamKind::Duration, "0 s", "width of a uniform random delay on top"),
         ParamSpec::optional(
             "line_speed",
             ParamKind::Speed,
             "speed of the outgoing lines; without it, frames take no time on them",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "line_buffer",
             ParamKind::Count,
             "1024",
-            "1024",
             "frames that can be on, or wait for, a line with `line_speed` or a link between routers",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "core_detection",
             ParamKind::Duration,
-            "0 s",
             "0 s",
             "time from the loss or return of a link between routers of a `topology` until their routes change",
         ),
@@ -91,46 +83,35 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             "size of its table of labels with core ports; packets with labels beyond it are dropped",
         ),
         ParamSpec::optional("rib_limit", ParamKind::Count, "maximum number of BGP paths that it keeps"),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "rib_beyond",
             ParamKind::Choice(&["ignore", "reset"]),
             "ignore",
-            "ignore",
             "what it does with a path beyond `rib_limit`: ignore it, or end the session",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "propagation_delay",
             ParamKind::Duration,
             "0 s",
-            "0 s",
             "time from receiving a route to advertising it",
         ),
-        ParamSpec::new(
-            "fib_delay",
-            ParamKind::Duration,
-            "0 s",
-            "0 s",
-            "time from receiving a route to forwarding by it",
-        ),
-        ParamSpec::new(
+        ParamSpec::fixed("fib_delay", ParamKind::Duration, "0 s", "time from receiving a route to forwarding by it"),
+        ParamSpec::fixed(
             "fib_time_per_route",
             ParamKind::Duration,
             "0 s",
-            "0 s",
             "additional delay of each route after the first",
         ),
-        ParamSpec::new("ack_delay", ParamKind::Duration, "0 s", "0 s", "delay of its TCP acknowledgements"),
-        ParamSpec::new(
+        ParamSpec::fixed("ack_delay", ParamKind::Duration, "0 s", "delay of its TCP acknowledgements"),
+        ParamSpec::fixed(
             "filter_time_per_rule",
             ParamKind::Duration,
             "0 s",
-            "0 s",
             "service time that each evaluated filter rule adds to a frame",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "extension_time",
             ParamKind::Duration,
-            "0 s",
             "0 s",
             "service time that extension headers add to an IPv6 packet",
         ),
@@ -141,10 +122,9 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
         ),
         ParamSpec::optional("filter_leak_every", ParamKind::Count, "forwards every n-th frame that its filter denies"),
         ParamSpec::optional("filter_deny_every", ParamKind::Count, "drops every n-th frame that its filter permits"),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "classes_ignored",
             ParamKind::Flag,
-            "false",
             "false",
             "has one queue, even if it is given classes of service",
         ),
@@ -166,18 +146,17 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Duration,
             "starts dropping all frames this long after it was found to forward",
         ),
-        ParamSpec::new("drop_for", ParamKind::Duration, "1 s", "1 s", "how long `drop_after` lasts"),
+        ParamSpec::fixed("drop_for", ParamKind::Duration, "1 s", "how long `drop_after` lasts"),
         ParamSpec::optional("low_load_drop_every", ParamKind::Count, "drops every n-th frame while the load is low"),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "low_load",
             ParamKind::Rate,
-            "10 kfps",
             "10 kfps",
             "the load is low if fewer frames than this arrived in the last 10 ms",
         ),
         ParamSpec::optional("drop_growth", ParamKind::Percent, "drops a share that grows by this much every second"),
         ParamSpec::optional("corrupt_every", ParamKind::Count, "changes a payload byte of every n-th frame"),
-        ParamSpec::new("corrupt_hidden", ParamKind::Flag, "false", "false", "corrects the checksums after the change"),
+        ParamSpec::fixed("corrupt_hidden", ParamKind::Flag, "false", "corrects the checksums after the change"),
         ParamSpec::optional("misroute_every", ParamKind::Count, "sends every n-th frame back out of the first port"),
         ParamSpec::optional(
             "wrong_next_hop_every",
@@ -194,33 +173,25 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "sends every n-th frame in another encapsulation; see `encapsulation_change`",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "encapsulation_change",
             ParamKind::Choice(Deviation::NAMES),
-            "dscp",
             "dscp",
             "the deviation that `encapsulation_every` causes",
         ),
         ParamSpec::optional("priority_tags", ParamKind::Flag, "tags all frames that it sends with VLAN 0"),
         ParamSpec::optional("duplicate_every", ParamKind::Count, "sends every n-th frame twice"),
         ParamSpec::optional("hold_every", ParamKind::Count, "sends every n-th frame late, without stopping the others"),
-        ParamSpec::new("hold_time", ParamKind::Duration, "1.1 s", "1.1 s", "how late `hold_every` sends"),
+        ParamSpec::fixed("hold_time", ParamKind::Duration, "1.1 s", "how late `hold_every` sends"),
         ParamSpec::optional("reorder_every", ParamKind::Count, "sends every n-th frame after later frames of its port"),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "reorder_by",
             ParamKind::Count,
-            "3",
             "3",
             "number of later frames that `reorder_every` sends first",
         ),
         ParamSpec::optional("sag_after", ParamKind::Duration, "becomes slower this long after it was found to forward"),
-        ParamSpec::new(
-            "sag_to",
-            ParamKind::Rate,
-            "10 kfps",
-            "10 kfps",
-            "frames per second that it forwards from then on",
-        ),
+        ParamSpec::fixed("sag_to", ParamKind::Rate, "10 kfps", "frames per second that it forwards from then on"),
         ParamSpec::optional(
             "ageing_delay",
             ParamKind::Duration,
@@ -237,32 +208,29 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "a broadcast frame of an unknown type takes as much service as this many frames",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "broadcast_flooded",
             ParamKind::Flag,
             "false",
-            "false",
             "sends such broadcast frames out of the next port",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "boot_time",
             ParamKind::Duration,
             "500 ms",
-            "500 ms",
             "time after a reset during which it does nothing; a reset erases its state",
         ),
-        ParamSpec::new("reset_unaffected", ParamKind::Flag, "false", "false", "a reset has no effect on it"),
-        ParamSpec::new("reset_never_back", ParamKind::Flag, "false", "false", "it does not come back after a reset"),
+        ParamSpec::fixed("reset_unaffected", ParamKind::Flag, "false", "a reset has no effect on it"),
+        ParamSpec::fixed("reset_never_back", ParamKind::Flag, "false", "it does not come back after a reset"),
         ParamSpec::optional(
             "own_frames",
             ParamKind::Duration,
             "sends an LLDP frame out of the first port at this interval",
         ),
-        ParamSpec::new("no_icmp", ParamKind::Flag, "false", "false", "sends no ICMP errors"),
-        ParamSpec::new(
+        ParamSpec::fixed("no_icmp", ParamKind::Flag, "false", "sends no ICMP errors"),
+        ParamSpec::fixed(
             "icmp_errors",
             ParamKind::Count,
-            "100",
             "100",
             "maximum number of ICMP errors that it sends per second",
         ),
@@ -282,17 +250,15 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "loses everything that it sends into a tunnel after this many packets",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "tunnel_keeps_ttl",
             ParamKind::Flag,
             "false",
-            "false",
             "does not decrement the TTL of packets that it sends into a tunnel",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "policy_ignored",
             ParamKind::Flag,
-            "false",
             "false",
             "sends all packets by its routes and ignores its policies",
         ),
@@ -312,28 +278,20 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "during this time it does not answer every n-th question (echo request or SSH connection)",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "management_delay",
             ParamKind::Duration,
             "0 s",
-            "0 s",
             "during this time it answers the other questions this much later",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "management_dies",
             ParamKind::Flag,
-            "false",
             "false",
             "after this time it answers no questions at all, at any load",
         ),
         drophammer_lab::TTL_MODEL,
-        ParamSpec::new(
-            "ssh",
-            ParamKind::Flag,
-            "false",
-            "false",
-            "runs an SSH server that sends its banner to every client",
-        ),
+        ParamSpec::fixed("ssh", ParamKind::Flag, "false", "runs an SSH server that sends its banner to every client"),
         ParamSpec::optional(
             "blackhole_every",
             ParamKind::Count,
@@ -360,14 +318,8 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "withdraws and re-advertises every n-th prefix alternately, forever",
         ),
-        ParamSpec::new(
-            "route_flap_interval",
-            ParamKind::Duration,
-            "100 ms",
-            "100 ms",
-            "time between two of these changes",
-        ),
-        ParamSpec::new("bgp_never_reads", ParamKind::Flag, "false", "false", "stops reading from TCP"),
+        ParamSpec::fixed("route_flap_interval", ParamKind::Duration, "100 ms", "time between two of these changes"),
+        ParamSpec::fixed("bgp_never_reads", ParamKind::Flag, "false", "stops reading from TCP"),
         ParamSpec::optional(
             "bgp_reads_per_second",
             ParamKind::Count,
@@ -383,31 +335,28 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "sends a malformed UPDATE after the n-th advertised route, once",
         ),
-        ParamSpec::new("bgp_hold_silence", ParamKind::Flag, "false", "false", "sends no more KEEPALIVEs"),
+        ParamSpec::fixed("bgp_hold_silence", ParamKind::Flag, "false", "sends no more KEEPALIVEs"),
         ParamSpec::optional(
             "late_lsa_flooding",
             ParamKind::Duration,
             "installs and floods some LSAs this much later; see `late_lsa_every`",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "late_lsa_every",
             ParamKind::Count,
-            "100",
             "100",
             "`late_lsa_flooding` affects every n-th new LSA of a full neighbour",
         ),
         ParamSpec::optional("bfd_packet_missing", ParamKind::Count, "does not send every n-th BFD packet"),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "leak_vpn_route",
             ParamKind::Flag,
             "false",
-            "false",
             "imports one VPN route into the VRF after its own too, where it replaces any other route",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "swap_vpn_labels",
             ParamKind::Flag,
-            "false",
             "false",
             "forwards packets with the label of the first VRF by the routes of the second one, and the other way round",
         ),
@@ -421,20 +370,13 @@ pub static REFERENCE_SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "advertises implicit null instead of a label for every n-th prefix of LDP",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "rsvp_refresh",
             ParamKind::Duration,
             "30 s",
-            "30 s",
             "refresh period of its RSVP-TE (RFC 2205 section 3.7)",
         ),
-        ParamSpec::new(
-            "rsvp_refresh_reduction",
-            ParamKind::Flag,
-            "true",
-            "true",
-            "supports refresh reduction (RFC 2961)",
-        ),
+        ParamSpec::fixed("rsvp_refresh_reduction", ParamKind::Flag, "true", "supports refresh reduction (RFC 2961)"),
         ParamSpec::optional("lsp_limit", ParamKind::Count, "maximum number of RSVP-TE LSPs; it refuses more"),
         ParamSpec::optional(
             "forget_lsp_on_refresh",

@@ -166,7 +166,12 @@ impl Lsps for TestSetup<'_> {
     fn await_up(&mut self, lsps: u32, within: Duration) -> Result<bool, TestError> {
         let Some(ends) = &self.lsps else { return Ok(false) };
         let both = [ends.ingress, ends.egress].map(|place| Until::AtLeast(place, lsps));
-        Ok(self.routing.bench.await_core(&Until::All(both.into()), within)?.is_some())
+        let bench = &mut self.routing.bench;
+        let up = bench.await_core(&Until::All(both.into()), within)?.is_some();
+        if !up {
+            bench.port_works()?;
+        }
+        Ok(up)
     }
 
     fn await_down(&mut self, within: Duration) -> Result<bool, TestError> {

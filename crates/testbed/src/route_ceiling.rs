@@ -269,8 +269,8 @@ columns! {
     struct CeilingRow {
         family: Family = "Routes of",
         routes_per_update: String = "Routes per UPDATE",
-        routes: u64 = "Routes",
-        time_s: f64 = "Time" ["s"],
+        routes: u64,
+        time_s: f64 ["s"],
         rate_rps: f64 = "Sent and verified" ["routes/s"],
     }
 }

@@ -64,8 +64,6 @@ pub struct RoutingState {
     seed: u64,
     /// Time that the tester itself needs for routes.
     pub ceilings: RouteCeilings,
-    /// Last failure of one of the tester's ports.
-    port_failure: Option<String>,
     /// True if a session was ended. The DUT may refuse a new one for a while.
     pub(crate) ended_some: bool,
     /// Readings at the time since which the host is watched.
@@ -114,7 +112,6 @@ impl RoutingState {
             tables: Vec::new(),
             seed,
             ceilings: RouteCeilings::new(),
-            port_failure: None,
             ended_some: false,
             watched: None,
         }
@@ -213,14 +210,11 @@ impl<'a> BgpRouting<'a> {
 
     /// Like `look`, but no longer than until `end`. Returns the time at which the wait ended.
     fn look_until(&mut self, until: Until, end: Instant) -> Result<Instant, TestError> {
-        let BgpRouting { bench, state } = self;
+        let bench = &mut self.bench;
         let ended = match bench.serve_until(&until.or_at(end)) {
             Ok(at) => at,
             // The port may recover. A wait that fails reports the problem.
-            Err(Failure::Port(e)) => {
-                state.port_failure = Some(e.to_string());
-                bench.rig.now()
-            }
+            Err(Failure::Port(_)) => bench.rig.now(),
             Err(Failure::Test(e)) => return Err(e),
         };
         bench.check_device()?;
@@ -313,14 +307,14 @@ impl Routing for BgpRouting<'_> {
             };
             self.look(Until::Established(self.state.sessions_of(&self.state.wanted)))?;
             if self.instant() > deadline {
+                self.bench.port_works()?;
                 let waiting = peers.iter().filter(|p| !self.session(**p).established).count();
                 let state = self.router(peer).map(|(routers, router)| routers.session(router).state());
-                let failure = self.state.port_failure.as_ref().map_or(String::new(), |e| format!(" ({e})"));
                 let peer = &self.state.peers[peer];
                 // A segment with a wrong signature is dropped without an answer (RFC 2385 section 2.0). This looks like silence.
                 let key = if self.state.md5 { "; with `bgp: {md5}` the keys of the two sides may differ" } else { "" };
                 return Err(TestError::Failed(format!(
-                    "the BGP session of {} ({}) is not up after {} s but in state {}{failure}; it last ended because {cause}; {waiting} of {} \
+                    "the BGP session of {} ({}) is not up after {} s but in state {}; it last ended because {cause}; {waiting} of {} \
                      sessions are not up yet{key}",
                     peer.name,
                     peer.address,

@@ -261,6 +261,7 @@ impl Testbed for TestSetup<'_> {
     fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
         together(trial)?;
         self.recover_port(&trial.spec)?;
+        self.routing.bench.reads_latency = self.known.ongoing.reads_latency;
         if trial.joint {
             let contestants = self.facts().contestants.clone();
             let each = self.routing.bench.joint_attempt(&trial.spec, &contestants, number)?;

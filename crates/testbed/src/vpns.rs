@@ -267,14 +267,15 @@ impl Bench<'_> {
             }
         }
         let up = Until::All(places.iter().copied().map(Until::Up).collect());
-        match self.await_core(&up, within)? {
-            Some(took) => Ok(took),
-            None => Err(TestError::Failed(format!(
-                "not up after {} s: {}; see the DUT's log, and its configuration in the run",
-                within.as_secs_f64(),
-                self.not_up(&places).join(", ")
-            ))),
+        if let Some(took) = self.await_core(&up, within)? {
+            return Ok(took);
         }
+        self.port_works()?;
+        Err(TestError::Failed(format!(
+            "not up after {} s: {}; see the DUT's log, and its configuration in the run",
+            within.as_secs_f64(),
+            self.not_up(&places).join(", ")
+        )))
     }
 
     /// The protocols whose sessions are not all up, as text: `ldp at p2`.
@@ -472,6 +473,7 @@ impl Vpns for TestSetup<'_> {
             let left = deadline.since(self.rig().now());
             // Sessions that were up may have ended in the meantime.
             if self.bench().await_core(&Until::Established(wanted.clone()), left)?.is_none() {
+                self.bench().port_works()?;
                 return Err(TestError::Failed(self.sessions_down(&wanted, within)));
             }
         }

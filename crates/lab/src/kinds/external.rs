@@ -5,7 +5,7 @@ use crate::enter::Shared;
 use crate::management::{self, Asking, ManagementPort, Operator};
 use crate::wait::{self, Look};
 use crate::{Dut, DutKind, LabError, Management, Start, kinds, probe, process};
-use drophammer_model::capabilities::{Capabilities, Counters, Placement, Vlans};
+use drophammer_model::capabilities::{Capabilities, Counters, Placement};
 use drophammer_model::counters::{DutCounter, tester_counter, tester_port};
 use drophammer_model::environment::DutRecord;
 use drophammer_model::label_edge::CoreProtocol;
@@ -31,16 +31,11 @@ static SPEC: KindSpec = KindSpec {
     name: "external",
     summary: "your own router on real interfaces of this machine or of others, with shell commands as hooks",
     capabilities: Capabilities {
-        bgp: true,
-        bgp_forwarding: true,
-        bgp_protection: true,
-        vlans: Vlans::Own,
-        vlan_tags: 2,
         core: &[CoreProtocol::Ospf, CoreProtocol::Ldp, CoreProtocol::Rsvp, CoreProtocol::Bfd],
         vrfs: true,
         placement: Placement::Host,
         counters: &[Counters::Commands],
-        ..Capabilities::ROUTER
+        ..Capabilities::BGP_ROUTER
     },
     needs: &[("ip", "iproute2"), ("sh", "dash")],
     params: &[
@@ -61,10 +56,9 @@ static SPEC: KindSpec = KindSpec {
         ),
         ParamSpec::optional("teardown", ParamKind::Command, "command that undoes `setup`; it also runs after an error"),
         ParamSpec::optional("counters", ParamKind::Command, "command that prints counters as lines `name value`"),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "ssh",
             ParamKind::Flag,
-            "false",
             "false",
             "whether the DUT has an SSH server on its link addresses; tests may read its banner",
         ),
@@ -108,6 +102,7 @@ impl DutKind for External {
     fn check(&self, dut: &DutConfig, role: &RouterRole) -> Result<(), LabError> {
         kinds::refuse_unless_able(&SPEC, role)?;
         mib::names(dut, role.interfaces.len())?;
+        port_macs(dut, role.interfaces.len())?;
         ManagementPort::of(dut).map(drop)
     }
 
@@ -128,12 +123,12 @@ impl DutKind for External {
     fn start(&self, start: Start<'_>) -> Result<Box<dyn Dut>, LabError> {
         let Start { lab, dut, role, work_dir, stop } = start;
         let names = dut.params.texts("interfaces").unwrap_or_default();
-        let macs = macs(&dut.params.text("dut_macs").unwrap_or_default())?;
         let ports = role.interfaces.len();
-        if names.len() != ports || !(macs.is_empty() || macs.len() == ports) {
+        let macs = port_macs(dut, ports)?;
+        if names.len() != ports {
             return Err(LabError::unusable(
-                format!("{ports} ports, {} interfaces, {} MAC addresses", names.len(), macs.len()),
-                "give `interfaces` one entry for each port, and `dut_macs` the same number of entries or none",
+                format!("{ports} ports, {} interfaces", names.len()),
+                "give `interfaces` one entry for each port",
             ));
         }
         let shared = Arc::clone(lab.shared());
@@ -451,6 +446,18 @@ fn parse_counters(text: &str, mask: &Mask) -> BTreeMap<String, u64> {
     text.lines().filter_map(pair).collect()
 }
 
+/// The MAC addresses of the DUT's ports that the suite gives: one for each port, or none.
+fn port_macs(dut: &DutConfig, ports: usize) -> Result<Vec<[u8; 6]>, LabError> {
+    let macs = macs(&dut.params.text("dut_macs").unwrap_or_default())?;
+    if !macs.is_empty() && macs.len() != ports {
+        return Err(LabError::unusable(
+            format!("`dut_macs` of `{}` has {} addresses, but the suite has {ports} ports", dut.name, macs.len()),
+            "give `dut_macs` one address for each port, or leave it out",
+        ));
+    }
+    Ok(macs)
+}
+
 /// MAC addresses separated by spaces or commas.
 fn macs(text: &str) -> Result<Vec<[u8; 6]>, LabError> {
     let words = text.split([' ', ',']).filter(|w| !w.is_empty());
@@ -521,6 +528,7 @@ mod tests {
     use super::free::objection;
     use super::*;
     use crate::kinds::tests_support;
+    use drophammer_model::suite::{ParamValue, Params};
     use serde_json::{Value, json};
 
     fn link(name: &str) -> Value {
@@ -573,6 +581,21 @@ mod tests {
         for bad in ["02:00", "02:00:00:00:00:0g", "2:0:0:0:0:1", "02:00:00:00:00:01:02"] {
             assert!(macs(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn wrong_mac_addresses_are_refused_before_the_run() {
+        let check = |macs: &str| {
+            let mut params = Params::default();
+            params.0.insert("dut_macs".into(), ParamValue::Text(macs.into()));
+            let dut = tests_support::dut("box", SPEC.name, params);
+            External.check(&dut, &RouterRole::of(&tests_support::two_ports())).map_err(|e| e.to_string())
+        };
+        check("02:00:00:00:00:01 02:00:00:00:00:02").unwrap();
+        let error = check("02:00:00:00:00:0g nonsense").unwrap_err();
+        assert!(error.contains("`02:00:00:00:00:0g` in dut_macs is not a MAC address"), "{error}");
+        let error = check("02:00:00:00:00:01").unwrap_err();
+        assert!(error.contains("`dut_macs` of `box` has 1 addresses, but the suite has 2 ports"), "{error}");
     }
 
     #[test]

@@ -86,10 +86,9 @@ pub(crate) const CONTROL_PLANE_PARAMS: &[ParamSpec] = &[
 ];
 
 /// Parameter `ttl_model` of the kinds that forward by labels (RFC 3443).
-pub const TTL_MODEL: ParamSpec = ParamSpec::new(
+pub const TTL_MODEL: ParamSpec = ParamSpec::fixed(
     "ttl_model",
     ParamKind::Choice(&["uniform", "pipe"]),
-    "uniform",
     "uniform",
     "whether labels copy the TTL of the packet and pass it back (uniform), or have their own TTL, 255 when pushed (pipe; RFC 3443)",
 );

@@ -14,7 +14,7 @@ use crate::link_delay::LinkDelay;
 use crate::links::{Links, links_only};
 use crate::traffic_classes::{SCHEDULER, Scheduler};
 use crate::{Dut, DutKind, LabError, Start, configuration, label_edge, process, router};
-use drophammer_model::capabilities::{Capabilities, Counters, Vlans};
+use drophammer_model::capabilities::{Capabilities, Counters};
 use drophammer_model::label_edge::CoreProtocol;
 use drophammer_model::registry::{KindSpec, ParamKind, ParamSpec};
 use drophammer_model::role::RouterRole;
@@ -29,11 +29,6 @@ static SPEC: KindSpec = KindSpec {
     name: "uml",
     summary: "User Mode Linux: its own kernel in a process, with VLAN sub-interfaces, MPLS and VRFs, and FRR inside",
     capabilities: Capabilities {
-        bgp: true,
-        bgp_forwarding: true,
-        bgp_protection: true,
-        vlans: Vlans::Own,
-        vlan_tags: 2,
         mpls: true,
         tunnels: true,
         policy_routing: true,
@@ -43,7 +38,7 @@ static SPEC: KindSpec = KindSpec {
         classes: true,
         systems: true,
         counters: &[Counters::Interfaces, Counters::Ip],
-        ..Capabilities::ROUTER
+        ..Capabilities::BGP_ROUTER
     },
     needs: &[
         ("linux.uml", "user-mode-linux"),
@@ -61,17 +56,15 @@ static SPEC: KindSpec = KindSpec {
             ParamKind::Count,
             "memory of the guest in MiB, at least 64, with VRFs 128 and 2 for each; default: 512, or 256 and 4 for each VRF if that is more",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "routing",
             ParamKind::Choice(&["frr", "static"]),
             "frr",
-            "frr",
             "what puts routes into the kernel: FRR (zebra, staticd, bgpd, ospfd, ldpd), or ip(8), without BGP, OSPF and LDP",
         ),
-        ParamSpec::new(
+        ParamSpec::fixed(
             "links",
             ParamKind::Choice(&["tap", "veth"]),
-            "tap",
             "tap",
             "links to the tester: taps, or veth pairs, which the guest reads through packet sockets and which have no VLANs; routers of a `topology` always use veth pairs",
         ),

@@ -232,7 +232,7 @@ impl History {
 /// Several histories as one JSON text, with a line feed at the end.
 pub fn json_of(histories: &[History]) -> String {
     let all: Vec<_> = histories.iter().map(History::json).collect();
-    escaped(&format!("{:#}\n", value!({"layout": 1, "how": HOW, "suites": all})))
+    escaped(&format!("{:#}\n", value!({"layout": json::LAYOUT, "how": HOW, "suites": all})))
 }
 
 impl Finding {

@@ -6,7 +6,7 @@ use crate::rank::Entry;
 use serde_json::{Value, json};
 
 /// Version of the layout. It increases when a field changes its meaning or disappears.
-const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 
 /// See [`Compared::json`].
 pub fn json(compared: &Compared) -> String {
@@ -57,7 +57,8 @@ pub(super) fn of_run(entry: &Entry) -> Value {
         "median": entry.summary.map(|summary| bounds(summary.median)),
         "interval": entry.summary.map(|summary| bounds(summary.interval)),
         "confidence": entry.summary.map(|summary| summary.confidence),
-        "tester_limited": entry.tester_limited(),
+        "tester_limited": entry.limited_by_tester(),
+        "suite_limited": entry.suite_limited(),
         "refuted": entry.refuted(),
         "doubtful": entry.doubtful(),
         "load_pps": entry.figure.as_ref().and_then(|figure| figure.load_pps),

@@ -212,10 +212,13 @@ fn line(views: &[View], dut: &str, test: &str, key: &str) -> Option<Line> {
     let ranked = view.ranking.figures.iter().find(|f| view.sections[f.section].id == test && f.key == key)?;
     let plain = |verdict| Finding { verdict, values: None, p: None };
     let findings = (1..views.len())
-        .map(|run| match (outage(&entries, run), comparable(views, &entries, (dut, test), run)) {
-            (Some(verdict), _) => plain(verdict),
-            (None, Ok((a, b))) => compared(a, b),
-            (None, Err(why)) => plain(Verdict::NotCompared(why)),
+        .map(|run| {
+            let outage = outage(&entries, run).filter(|_| !are_of_two_kinds(views, dut, run));
+            match (outage, comparable(views, &entries, (dut, test), run)) {
+                (Some(verdict), _) => plain(verdict),
+                (None, Ok((a, b))) => compared(a, b),
+                (None, Err(why)) => plain(Verdict::NotCompared(why)),
+            }
         })
         .collect();
     Some(Line {
@@ -252,16 +255,20 @@ fn result<'v, 'a>(view: &'v View<'a>, test: &str, dut: usize) -> Option<&'v DutR
     section.results.iter().find(|result| result.dut == dut)
 }
 
+/// True if the DUT is simulated in the first run and real in run `run`, or the other way round.
+fn are_of_two_kinds(views: &[View], dut: &str, run: usize) -> bool {
+    // Nothing is known about a DUT that did not come up.
+    let simulated = |run: usize| Some(views[run].duts[place(&views[run], dut)?].records.first()?.simulated);
+    simulated(0).zip(simulated(run)).is_some_and(|(first, other)| first != other)
+}
+
 /// The verdict if a test worked in every round of one run and failed in every round of the other: that needs no
-/// statistics.
+/// statistics. A refuted or doubtful figure does not prove that it worked.
 fn outage(entries: &[Option<Entry>], run: usize) -> Option<Verdict> {
     let (a, b) = (entries[0].as_ref()?, entries[run].as_ref()?);
-    let works = |entry: &Entry| entry.value().is_some() && entry.failures().0 == 0;
-    let fails = |entry: &Entry| {
-        let (failed, known) = entry.failures();
-        known > 0 && failed == known
-    };
-    match (works(a) && fails(b), fails(a) && works(b)) {
+    let is_sound = |entry: &Entry| entry.value().is_some() && !entry.refuted() && !entry.doubtful();
+    let works = |entry: &Entry| is_sound(entry) && entry.failures().0 == 0;
+    match (works(a) && b.has_only_failed(), a.has_only_failed() && works(b)) {
         (true, _) => Some(Verdict::Worse),
         (_, true) => Some(Verdict::Better),
         _ => None,
@@ -283,6 +290,9 @@ fn comparable<'a>(
         (None, Some(_)) => return Err(missing(0)),
         (Some(_), None) => return Err(missing(run)),
     };
+    if are_of_two_kinds(views, dut, run) {
+        return Err("simulated in one run, real in the other".into());
+    }
     for (of, entry) in both.iter().zip([a, b]) {
         if entry.rounds.len() < UNPAIRED_FROM {
             let s = if entry.rounds.len() == 1 { "" } else { "s" };
@@ -304,12 +314,6 @@ fn comparable<'a>(
             let load = |pps: f64| group_digits(pps.round() as u64);
             return Err(format!("measured at different loads: {} and {} fps per port", load(at_a), load(at_b)));
         }
-    }
-    let simulated = |run: usize| Some(views[run].duts[place(&views[run], dut)?].simulated);
-    if let [Some(in_a), Some(in_b)] = both.map(simulated)
-        && in_a != in_b
-    {
-        return Err("simulated in one run, real in the other".into());
     }
     Ok((a, b))
 }

@@ -37,7 +37,8 @@ pub fn figure_cell(view: &View, figure: &Ranked, dut: usize) -> Markup {
     let rank = entry.rank.filter(|_| grid::ranked_kind(view, dut));
     let best = grid::is_best(figure, dut);
     let title = entry.tester_limited().then_some(match (grid::may_be_worse(figure, dut), entry.suite_limited()) {
-        (true, _) => "tester-limited: the DUT may do worse at a higher load",
+        (true, false) => "tester-limited: the DUT may do worse at a higher load",
+        (true, true) => "the suite asks for no more: the DUT may do worse at a higher load",
         (false, false) => "tester-limited: the DUT may do better",
         (false, true) => "the suite asks for no more: the DUT may do better",
     });

@@ -104,7 +104,11 @@ fn failing_is_worse_and_not_being_measured_is_nothing() {
     let mut once = around(5.0);
     once[3] = RoundFigure::Failed;
     assert_eq!(ranks(vec![entry(once), entry(around(5.0))]), [Some(1), Some(1)]);
-    assert_eq!(ranks(vec![entry(failed.clone()), entry(failed)]), [Some(1), Some(1)]);
+    let both = vec![entry(failed.clone()), entry(failed.clone())];
+    assert_eq!(ranks(both), [None, None], "nothing was compared");
+    let entries = judged(vec![entry(failed.clone()), entry(around(5.0)), entry(failed)]);
+    let places: Vec<_> = entries.iter().map(|entry| (entry.rank, entry.tied)).collect();
+    assert_eq!(places, [(Some(2), true), (Some(1), false), (Some(2), true)]);
 }
 
 #[test]

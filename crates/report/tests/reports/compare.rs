@@ -171,6 +171,16 @@ fn an_outage_needs_no_rounds_and_a_comparison_of_nothing_is_open() {
     assert_eq!(verdict(&compared, "linux", key), &Verdict::Worse);
     assert!(compared.is_worse() && !compared.is_open() && compared.text(false).contains("WORSE"));
     assert_eq!(verdict(&compare_runs(&[one(true), one(false)]), "linux", key), &Verdict::Better);
+    // A simulated router that fails says nothing about a real one.
+    let mut simulated = one(true);
+    simulated.duts.iter_mut().for_each(|dut| dut.simulated = true);
+    let compared = compare_runs(&[one(false), simulated]);
+    assert_eq!(why(&compared, "linux", key), "simulated in one run, real in the other");
+    // A doubtful figure does not prove that the test worked.
+    let mut doubtful = one(false);
+    crate::synthetic::lose(&mut doubtful, 0.57);
+    let compared = compare_runs(&[doubtful, one(true)]);
+    assert!(why(&compared, "linux", key).starts_with("A has 1 round"));
     let same = compare_runs(&[one(false), one(false)]);
     assert!(same.is_open() && !same.is_worse(), "one round each proves nothing");
     assert!(!compare_runs(&[run(1, 1.0, "a"), run(1, 1.0, "b")]).is_open());

@@ -1,8 +1,9 @@
 //! Ranks of a synthetic run: which DUTs get one, and what removes it.
 
 use crate::synthetic::{rate, report};
+use drophammer_model::environment::DutRecord;
 use drophammer_model::figure::{RoundFigure, Scale};
-use drophammer_model::outcome::{Cell, Column, RankFigure, Verdict};
+use drophammer_model::outcome::{Cell, Column, DOUBTFUL, RankFigure, Verdict};
 use drophammer_model::record::{TestStatus, TrialRecord};
 use drophammer_model::suite::Expectation;
 use drophammer_model::trial::Validity;
@@ -126,6 +127,28 @@ fn facts_of_the_devices_stand_side_by_side_with_the_price_of_a_rate() {
     assert_eq!(found[2], ["price", "\u{2013}", "USD 86,000", "free"]);
     assert_eq!(found[3], ["price per million frames per second", "\u{2013}", "USD 21,500", "\u{2013}"]);
     assert!(files["report.html"].contains("id=\"facts\"") && files["report.md"].contains("## The devices"));
+    // A doubtful row proves no rate, so the second size has the highest one.
+    for test in run.tests.iter_mut().filter(|test| test.dut == "frr" && test.test == "throughput") {
+        test.outcome.tables[0].rows[0].marks.push(format!("{DOUBTFUL}frames were lost beside an idle processor"));
+    }
+    assert_eq!(board(&report(&run)["report.txt"], "The devices")[3][2], "USD 43,000");
+}
+
+#[test]
+fn routers_that_all_failed_share_no_rank() {
+    let mut once = crate::synthetic::run(2);
+    for figure in once.tests.iter_mut().flat_map(|test| &mut test.outcome.ranks).filter(|f| f.key == "convergence_s") {
+        figure.value = None;
+    }
+    let run = crate::synthetic::in_rounds(&once, 6);
+    let combined = combined(&run);
+    let view = View::new(&combined);
+    let figure = view.ranking.figures.iter().find(|figure| figure.key == "convergence_s").unwrap();
+    assert!(figure.entries.iter().all(|entry| entry.rank.is_none() && entry.is_known()));
+    let files = report(&run);
+    assert!(files["report.html"].contains("not compared: failed on all"));
+    let why = "linux: failed on all: no DUT of its kind has a figure (Route flap)";
+    assert!(files["report.txt"].contains(why), "{}", files["report.txt"]);
 }
 
 /// Six rounds of three DUTs; the last DUT has much lower rates.
@@ -208,6 +231,22 @@ fn only_what_no_round_has_measured_is_unmeasured() {
 }
 
 #[test]
+fn what_to_do_next_follows_from_what_could_not_be_measured() {
+    let said = |why: &str| {
+        let mut run = unfit(6);
+        for test in run.tests.iter_mut().filter(|test| matches!(test.status, TestStatus::Unfit(_))) {
+            test.status = TestStatus::Unfit(why.into());
+        }
+        assert_eq!(ending(&run), Ending::Unmeasured(1));
+        let text = summary_text(&run, false).replace('\n', " ");
+        ["Stop `cc1` first", "lower `max_load`, or use a faster backend"].map(|step| text.contains(step))
+    };
+    // The host disturbed trials too, but that is not why the test has no result.
+    assert_eq!(said("the tester lost 3 frames in its own receive path"), [false, true]);
+    assert_eq!(said("the tester was held off the processor for 60 ms"), [true, false]);
+}
+
+#[test]
 fn a_round_that_was_not_measured_is_no_failure_and_hides_none() {
     for failed in [1, 3] {
         let mut run = crate::synthetic::in_rounds(&crate::synthetic::run(3), 6);
@@ -269,6 +308,12 @@ fn two_bounds_are_not_compared_and_have_no_rank() {
     let text = summary_text(&run, false);
     assert!(text.contains("Not compared: 2 figures (limits of the tester 2)."), "{text}");
     assert!(files["report.txt"].contains("limits of the tester: all figures are bounds (Throughput)"));
+    // A round that the tester spoilt is not why there is no place.
+    let mut spoilt = run.clone();
+    let test = spoilt.tests.iter_mut().find(|test| test.dut == "frr").unwrap();
+    (test.status, test.outcome) = (TestStatus::Unfit("the host was busy".into()), Default::default());
+    let why = "frr: limits of the tester: all figures are bounds (Throughput)";
+    assert!(report(&spoilt)["report.txt"].contains(why));
     // A bound against a figure is compared.
     let mut apart = run.clone();
     for figure in apart.tests.iter_mut().filter(|t| t.dut == "frr").flat_map(|t| &mut t.outcome.ranks) {
@@ -276,6 +321,24 @@ fn two_bounds_are_not_compared_and_have_no_rank() {
     }
     let apart = crate::ranks::combined(&apart);
     assert_eq!(View::new(&apart).ranking.figures[0].entries[0].rank, Some(1));
+}
+
+#[test]
+fn only_routers_that_nothing_tells_apart_are_one_router() {
+    let said = |kind: &str, apart: &dyn Fn(&mut DutRecord)| {
+        let mut run = crate::synthetic::in_rounds(&crate::synthetic::run(2), 6);
+        for (place, dut) in run.duts.iter_mut().enumerate() {
+            (dut.kind, dut.version) = (kind.into(), "not known to the tester".into());
+            dut.config.clear();
+            dut.ports[0].interface = format!("eth{place}");
+        }
+        apart(&mut run.duts[0]);
+        summary_text(&run, false).replace('\n', " ").contains("one router under several names")
+    };
+    // Each router of the lab has interfaces of its own; an external router is known by its interfaces alone.
+    assert!(said("linux", &|_| {}) && !said("external", &|_| {}));
+    assert!(said("external", &|dut| dut.ports[0].interface = "eth1".into()), "both names have the same interfaces");
+    assert!(!said("linux", &|dut| _ = dut.config.insert("filters".into(), "sets".into())));
 }
 
 /// Six rounds in which the first DUT's throughput has a claim that a trial of the first round refutes.
@@ -398,6 +461,32 @@ fn a_criterion_is_not_judged_on_a_dut_that_its_test_does_not_apply_to() {
 }
 
 #[test]
+fn a_router_beside_one_that_died_keeps_what_was_compared_before() {
+    let mut run = crate::synthetic::run(2);
+    run.tests.retain(|test| test.test == "throughput");
+    run.started.tests.retain(|(test, _)| test == "throughput");
+    let judged = |figure: &str| {
+        let expected = Some(Expectation::new(figure, true, 1.0));
+        Verdict { expected, ..Verdict::decided(figure, true, "f") }
+    };
+    for test in &mut run.tests {
+        test.outcome.ranks.retain(|figure| figure.key == "throughput_64_pps");
+        (test.status, test.outcome.verdicts) = match test.dut.as_str() {
+            "frr" => (TestStatus::Failed("it died".into()), vec![]),
+            _ => {
+                let why = "`frr` died, so there was nothing to compare with".into();
+                (TestStatus::Skipped(why), ["throughput_64_pps", "throughput_1518_pps"].map(judged).to_vec())
+            }
+        };
+    }
+    assert_eq!(ending(&run), Ending::Failed(1), "the other one does not fail");
+    assert!(summary_text(&run, false).contains("809,150"));
+    assert_eq!(criteria(&run), Criteria { met: 1, missed: 0, undecided: 0 });
+    let junit = &report(&run)["junit.xml"];
+    assert!(junit.contains("<skipped message=\"`frr` died, so there was nothing to compare with\"/>"), "{junit}");
+}
+
+#[test]
 fn a_figure_that_does_not_apply_says_nothing_against_a_dut() {
     let mut run = crate::synthetic::run(2);
     let test = run.tests.iter_mut().find(|t| t.status == TestStatus::Completed && !t.outcome.ranks.is_empty()).unwrap();
@@ -447,4 +536,52 @@ fn a_bound_of_which_less_is_better_says_so() {
     }
     let html = &files["report.html"];
     assert!(html.contains("\u{2264} ") && html.contains("the DUT may do worse at a higher load"));
+}
+
+#[test]
+fn a_limit_of_the_suite_is_none_of_the_tester() {
+    let mut once = crate::synthetic::run(2);
+    let latency = once.tests[1].outcome.ranks[0].clone();
+    for test in once.tests.iter_mut().filter(|test| test.test == "frame_loss_rate") {
+        test.outcome.ranks.push(RankFigure {
+            key: "frame_loss_64_percent".into(),
+            title: "Loss, 64 bytes".into(),
+            unit: "%".into(),
+            value: Some(0.0),
+            capped: test.dut == "linux",
+            scale: Scale::Difference,
+            least: 0.0005,
+            ..latency.clone()
+        });
+    }
+    let files = report(&crate::synthetic::in_rounds(&once, 6));
+    for name in ["report.txt", "report.md"] {
+        let words = files[name].split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("Loss, 64 bytes: 0 % (limit of the suite) on linux and 0 % on frr."), "{name}: {words}");
+    }
+    let html = &files["report.html"];
+    assert!(html.contains("the suite asks for no more: the DUT may do worse at a higher load"));
+    let json: serde_json::Value = serde_json::from_str(&files["report.json"]).unwrap();
+    let figures = json["ranking"]["figures"].as_array().unwrap();
+    let found = &figures.iter().find(|f| f["key"] == "frame_loss_64_percent").unwrap()["duts"];
+    let limits = [0, 1].map(|dut| ["tester_limited", "suite_limited"].map(|limit| found[dut][limit] == true));
+    assert_eq!(limits, [[false, true], [false, false]]);
+    let csv = &files["csv/summary.csv"];
+    let row = csv.lines().find(|line| line.contains(",frame_loss_64_percent,%,false,linux,")).unwrap();
+    assert!(csv.lines().next().unwrap().ends_with(",suite_limited") && row.ends_with(",true"), "{row}");
+    assert!(row.contains(",linux,false,0,false,6,"), "{row}");
+}
+
+#[test]
+fn a_test_for_one_router_says_nothing_about_the_limit_of_another() {
+    let mut once = crate::synthetic::run(2);
+    for test in once.tests.iter_mut().filter(|test| test.test == "throughput") {
+        match test.dut.as_str() {
+            "linux" => test.outcome.ranks.iter_mut().for_each(|figure| figure.capped = true),
+            _ => (test.status, test.outcome) = (TestStatus::NotAsked, Default::default()),
+        }
+    }
+    let text = summary_text(&crate::synthetic::in_rounds(&once, 6), false).replace('\n', " ");
+    assert!(!text.contains("tester-limited, not compared") && !text.contains("a faster backend"), "{text}");
+    assert!(text.contains("\u{2021} not compared: ") && text.contains("Where the suite was the limit"), "{text}");
 }

@@ -3,7 +3,7 @@
 use crate::synthetic::{HOSTILE, SIZES, rate, report};
 use drophammer_model::environment::{DutRecord, TESTER};
 use drophammer_model::outcome::{Cell, PlotKind};
-use drophammer_model::record::{TestRecord, TestStatus};
+use drophammer_model::record::{SELF_TEST, TestRecord, TestStatus};
 use drophammer_model::trial::Validity;
 use drophammer_report::view::{Standing, View};
 use drophammer_report::{summary_text, write_all};
@@ -214,7 +214,11 @@ fn a_cut_off_run_reports_what_there_is_and_is_not_green() {
     assert_eq!(files["csv/trials.csv"].lines().filter(|l| l.contains(",frr,throughput,")).count(), 28);
     let xml = Document::parse(&files["junit.xml"]).unwrap();
     assert_eq!(xml.root_element().attribute("errors"), Some("4"));
-    assert!(summary_text(&run, false).contains("not measured"));
+    let summary = summary_text(&run, false);
+    assert!(summary.contains("not measured") && summary.contains("Continue this run"), "{summary}");
+    // A self-test cannot be resumed.
+    run.started.profile = SELF_TEST.into();
+    assert!(!summary_text(&run, false).contains("Continue this run"));
 }
 
 #[test]

@@ -22,8 +22,8 @@ impl Bench<'_> {
     /// until frames of `families` follow the remaining paths.
     ///
     /// # Errors
-    /// A link does not exist, the device refuses the change or does not forward afterwards, or the record cannot be
-    /// stored.
+    /// A link does not exist, the device refuses the change or does not forward afterwards, a port of the tester does not
+    /// recover, or the record cannot be stored.
     pub(crate) fn set_core_links(
         &mut self,
         down: &BTreeSet<CoreLinkName>,
@@ -88,16 +88,17 @@ impl Bench<'_> {
                             group.group, group.received, group.offered
                         )
                     };
-                    lossy.into_iter().map(told).collect::<Vec<_>>().join("; ")
+                    let lossy = lossy.into_iter().map(told).collect::<Vec<_>>().join("; ");
+                    Failure::Test(TestError::Failed(format!(
+                        "frames do not follow the remaining paths between the routers within {} s ({lossy})",
+                        WAYS.as_secs()
+                    )))
                 }
-                Err(Failure::Port(e)) => e.to_string(),
-                Err(e) => return Err(e.into()),
+                Err(e @ Failure::Port(_)) => e,
+                Err(Failure::Test(e)) => return Err(e),
             };
             if self.rig.now() > deadline {
-                return Err(TestError::Failed(format!(
-                    "frames do not follow the remaining paths between the routers within {} s ({problem})",
-                    WAYS.as_secs()
-                )));
+                return Err(self.blamed(problem));
             }
             match self.serve(Duration::from_millis(50)) {
                 Err(Failure::Port(_)) => {}

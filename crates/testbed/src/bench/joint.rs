@@ -1,6 +1,6 @@
 //! Trials with several devices, and the record of each device.
 
-use super::{Bench, Failure};
+use super::{Bench, Failure, of_port};
 use crate::observer::Progress;
 use crate::together::counters_of;
 use crate::validity::{self, HostTolerance};
@@ -33,7 +33,7 @@ impl Bench<'_> {
         let used = before.zip(self.router_cpu());
         let used =
             used.map(|(then, now)| now.into_iter().zip(then).map(|(now, then)| now.saturating_sub(then)).collect());
-        let (whole, ended) = match outcome {
+        let (whole, ended) = match self.with_carriers(spec, outcome, &[]) {
             Ok(mut result) => {
                 let alive = self.check_device();
                 if let Err(TestError::DutDied(cause)) = &alive {
@@ -42,9 +42,8 @@ impl Bench<'_> {
                 (result, alive)
             }
             Err(Failure::Port(e)) => {
-                let why = format!("a port of the tester failed ({e})");
                 self.port_failed = true;
-                (validity::spoilt(self.session.next_trial().0, spec, &why), Ok(()))
+                (validity::spoilt(self.session.next_trial().0, spec, &of_port(&e)), Ok(()))
             }
             Err(Failure::Test(TestError::DutDied(cause))) => {
                 let why = format!("a device under test died ({cause})");

@@ -89,6 +89,9 @@ impl BgpRouting<'_> {
         let sending =
             Sending { held_s: held.as_secs_f64(), unanswered_s: unanswered.as_secs_f64(), late_s: late.as_secs_f64() };
         self.state.advertising.clear();
+        if !cause.is_empty() {
+            self.bench.port_works()?;
+        }
         let reports: Vec<_> = watches
             .iter()
             .filter_map(|watch| {

@@ -247,9 +247,9 @@ impl Observer for CeilingObserver<'_> {
 columns! {
     /// Result for one frame size.
     struct OfferedRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        offered_pps: f64 = "Offered" ["fps"],
+        frame_size: PacketSize,
+        protocol: String,
+        offered_pps: f64 ["fps"],
     }
 }
 

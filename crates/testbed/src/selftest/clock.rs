@@ -27,7 +27,7 @@ columns! {
         gaps_10us: f64 = "Gaps above 10 µs" ["per s"],
         gaps_100us: f64 = "above 100 µs" ["per s"],
         gaps_1ms: f64 = "above 1 ms" ["per s"],
-        longest_gap_us: f64 = "Longest gap" ["µs"],
+        longest_gap_us: f64 ["µs"],
         lost_percent: f64 = "Processor time lost to others" ["%"],
         wall_drift_ns: f64 = "Wall clock against steady clock" ["ns"],
     }

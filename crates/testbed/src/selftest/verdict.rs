@@ -25,11 +25,11 @@ pub(super) struct Found {
 columns! {
     /// Speed and accuracy of one port at one frame size.
     pub(super) struct PortRow {
-        port: String = "Port",
-        interface: String = "Interface",
-        driver: String = "Driver",
-        frame_size: PacketSize = "Frame size",
-        loss_up_to_pps: f64 = "Loss up to" ["fps"],
+        port: String,
+        interface: String,
+        driver: String,
+        frame_size: PacketSize,
+        loss_up_to_pps: f64 ["fps"],
         latency_floor_us: Option<f64> = "Latency from" ["µs"],
         latency_resolution_us: Option<f64> = "told apart by" ["µs"],
         counters: Option<String> = "Counters proven",

@@ -6,6 +6,7 @@ mod class_of_service;
 mod core_classes;
 mod encapsulation;
 mod events;
+mod failed_ports;
 mod full_size;
 mod head_of_line_blocking;
 mod head_to_head;

@@ -6,7 +6,7 @@ use crate::shared_clock::SharedClock;
 use drophammer_lab::{Dut, LabError, Resets};
 use drophammer_methods::{TestError, Testbed, Trial};
 use drophammer_model::environment::DutRecord;
-use drophammer_model::outcome::Outcome;
+use drophammer_model::outcome::{Blame, Outcome, RankFigure};
 use drophammer_model::quantity::Instant;
 use drophammer_model::record::Record;
 use drophammer_model::reset::{Reset, ResetKind};
@@ -125,7 +125,10 @@ fn a_reset_before_the_traffic_is_no_result() {
         let mut found = Outcome::default();
         let end = drophammer_methods::find("reset").unwrap().run(bed, &suite.tests[0].params, &mut found);
         assert!(matches!(&end, Err(TestError::Unfit(why)) if why[0].contains("before the traffic began")), "{end:?}");
-        assert_eq!(found.ranks, []);
+        let spoilt = |figure: &RankFigure| {
+            figure.value.is_none() && figure.missing.as_ref().is_some_and(|m| m.by == Blame::Spoilt)
+        };
+        assert!(found.ranks.len() == 1 && found.ranks.iter().all(spoilt), "{:?}", found.ranks);
     });
 }
 

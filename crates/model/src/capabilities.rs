@@ -4,9 +4,8 @@ use crate::label_edge::CoreProtocol;
 use crate::param::{ChoiceWord, Param};
 
 /// `install_routes`, a parameter of routers that can install BGP routes in the forwarding plane.
-pub const INSTALL_ROUTES: Param<bool> = Param::new(
+pub const INSTALL_ROUTES: Param<bool> = Param::fixed(
     "install_routes",
-    "true",
     "true",
     "put BGP routes into the forwarding plane; with `false`, only the control plane runs",
 );
@@ -160,6 +159,16 @@ impl Capabilities {
         placement: Placement::Lab,
         counters: &[],
         simulated: false,
+    };
+
+    /// A router with BGP whose routes enter the forwarding plane, protected sessions, and its own VLAN sub-interfaces.
+    pub const BGP_ROUTER: Capabilities = Capabilities {
+        bgp: true,
+        bgp_forwarding: true,
+        bgp_protection: true,
+        vlans: Vlans::Own,
+        vlan_tags: 2,
+        ..Capabilities::ROUTER
     };
 
     /// True if the DUT speaks this protocol on core ports.

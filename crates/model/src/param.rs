@@ -19,6 +19,9 @@ pub trait ParamType: Sized {
     /// The kind of YAML from which the type is read.
     const KIND: ParamKind;
 
+    /// Largest number that the type can hold.
+    const MOST: u64 = u64::MAX;
+
     /// Converts the value to this type; `None` for a value of a different kind.
     fn read(value: &ParamValue) -> Option<Self>;
 
@@ -65,8 +68,6 @@ param_type!(Percent, ParamKind::Percent, Number, |v| Percent(*v), |v| v.0);
 param_type!(Duration, ParamKind::Duration, Duration);
 param_type!(u64, ParamKind::Count, Count);
 param_type!(Vec<u64>, ParamKind::Counts, Counts);
-// Larger values are cut to 32 bits: as a number of repetitions, that is practically endless.
-param_type!(u32, ParamKind::Count, Count, |v| u32::try_from(*v).unwrap_or(u32::MAX), |v| v.into());
 param_type!(FrameRate, ParamKind::Rate, Rate);
 param_type!(Bandwidth, ParamKind::Speed, Speed);
 param_type!(Vec<ServiceClass>, ParamKind::Classes, Classes);
@@ -74,6 +75,23 @@ param_type!(CoreLinksDown, ParamKind::CoreLinks, CoreLinks);
 param_type!(bool, ParamKind::Flag, Flag);
 param_type!(Vec<Family>, ParamKind::Families, Families);
 param_type!(String, ParamKind::Text, Text);
+
+impl ParamType for u32 {
+    const KIND: ParamKind = ParamKind::Count;
+    const MOST: u64 = u32::MAX as u64;
+
+    // The suite reader refuses larger numbers.
+    fn read(value: &ParamValue) -> Option<Self> {
+        match value {
+            ParamValue::Count(count) => u32::try_from(*count).ok(),
+            _ => None,
+        }
+    }
+
+    fn value(self) -> Option<ParamValue> {
+        Some(ParamValue::Count(self.into()))
+    }
+}
 
 /// A value written as a word in suite files. [`choice!`](crate::choice) implements it.
 pub trait ChoiceWord: Sized {
@@ -145,6 +163,7 @@ param_type!(FlowNames, ParamKind::Flows, Texts, |v| FlowNames(v.clone()), |v| v.
 /// An optional parameter has no value if the suite gives none.
 impl<T: ParamType> ParamType for Option<T> {
     const KIND: ParamKind = T::KIND;
+    const MOST: u64 = T::MOST;
 
     fn read(value: &ParamValue) -> Option<Self> {
         T::read(value).map(Some)
@@ -169,7 +188,12 @@ pub struct Param<T> {
 impl<T: ParamType> Param<T> {
     /// A parameter with a default for each profile, given as YAML text.
     pub const fn new(key: &'static str, quick: &'static str, conformant: &'static str, help: &'static str) -> Self {
-        Param { spec: ParamSpec::new(key, T::KIND, quick, conformant, help), of: PhantomData }
+        Param { spec: ParamSpec::new(key, T::KIND, quick, conformant, help).at_most(T::MOST), of: PhantomData }
+    }
+
+    /// A parameter with the same default for both profiles.
+    pub const fn fixed(key: &'static str, default: &'static str, help: &'static str) -> Self {
+        Param::new(key, default, default, help)
     }
 
     /// The same parameter, but with numbers of at most `most`.
@@ -214,7 +238,7 @@ impl<T: ParamType> Param<T> {
 impl<T: ParamType> Param<Option<T>> {
     /// An optional parameter, which has no value if the suite gives none.
     pub const fn optional(key: &'static str, help: &'static str) -> Self {
-        Param { spec: ParamSpec::optional(key, T::KIND, help), of: PhantomData }
+        Param { spec: ParamSpec::optional(key, T::KIND, help).at_most(T::MOST), of: PhantomData }
     }
 }
 
@@ -309,9 +333,19 @@ mod tests {
     const COUNT: Param<u32> = Param::new("count", "3", "5", "how many");
 
     #[test]
-    fn counts_beyond_32_bits_are_capped() {
-        let params = Params([("count".to_owned(), ParamValue::Count(1 << 40))].into());
-        assert_eq!(COUNT.get(&params), u32::MAX);
+    fn a_fixed_default_is_that_of_both_profiles() {
+        let spec = Param::<Bandwidth>::fixed("speed", "1 Mbit/s", "how fast").spec();
+        assert_eq!((spec.quick, spec.conformant), (Some("1 Mbit/s"), Some("1 Mbit/s")));
+        assert_eq!((spec.key, spec.kind, spec.help), ("speed", ParamKind::Speed, "how fast"));
+    }
+
+    #[test]
+    fn counts_have_at_most_32_bits() {
+        assert_eq!(COUNT.spec().most, u64::from(u32::MAX));
+        assert_eq!(Param::<Option<u32>>::optional("count", "how many").spec().most, u64::from(u32::MAX));
+        let params = |count| Params([("count".to_owned(), ParamValue::Count(count))].into());
+        assert_eq!(COUNT.find(&params(u64::from(u32::MAX))), Some(u32::MAX));
+        assert_eq!(COUNT.find(&params(1 << 40)), None);
     }
 
     #[test]

@@ -238,13 +238,23 @@ pub fn show_duration(d: Duration) -> String {
 /// Maximum accepted frame rate, in frames per second.
 const MOST_FRAMES: f64 = 1e12;
 
-/// Reads a frame rate: `100 kfps`, `100k`, `1.5 Mpps`, `250000`.
+/// Reads a number with a prefix instead of zeros: `1000`, `1.5k`, `2M`.
+pub fn prefixed_number(text: &str) -> Option<f64> {
+    let (number, unit) = number_and_unit(text)?;
+    Some(number * factor(unit, &[])?)
+}
+
+/// Reads a frame rate: `100 kfps`, `100k`, `1.5 Mpps`, `250000`. Refuses `100M`, which can mean bits or frames, and `1G`, which
+/// elsewhere means bits.
 pub fn parse_frame_rate(text: &str) -> Result<FrameRate, QuantityError> {
     let bad = |why: &str| {
         let range = "write more than 0 and at most 1000 Gfps, for instance `250000`, `100k` or `1.2 Mfps`";
         QuantityError(format!("`{text}` is not a frame rate{why}; {range}"))
     };
     let (number, unit) = number_and_unit(text).ok_or_else(|| bad(""))?;
+    if matches!(unit, "m" | "M" | "g" | "G" | "t" | "T") {
+        return Err(bad(&format!(", because it can be {0}bit/s or {0}fps", text.trim())));
+    }
     let rate = number * factor(unit, &["fps", "pps", "frames/s", "packets/s"]).ok_or_else(|| bad(""))?;
     if !(rate > 0.0 && rate <= MOST_FRAMES) {
         return Err(bad(", because it is out of range"));
@@ -274,6 +284,9 @@ mod tests {
         assert!(parse_duration("60").is_err());
         assert!(parse_duration("-1 s").is_err());
         assert_eq!(parse_frame_rate("1.5 Mpps").unwrap().pps(), 1.5e6);
+        for text in ["100M", "1 G", "1.5m", "1T"] {
+            assert!(parse_frame_rate(text).unwrap_err().0.contains(&format!("it can be {text}bit/s")), "{text}");
+        }
         for text in ["0 fps", "0", "10 s", "fps", "2 Tfps"] {
             let error = parse_frame_rate(text).unwrap_err().0;
             assert!(error.contains("; write more than 0 and at most 1000 Gfps"), "{text}: {error}");
@@ -288,7 +301,8 @@ mod tests {
             [1_000_000_000, 10_000_000_000, 100_000_000, 2_500_000_000, 1_000_000_000]
         );
         let rate = |text: &str| parse_frame_rate(text).unwrap().pps();
-        assert_eq!(["100k", "100000", "1.5M", "100,000"].map(rate), [1e5, 1e5, 1.5e6, 1e5]);
+        assert_eq!(["100k", "100000", "1.5Mfps", "100,000"].map(rate), [1e5, 1e5, 1.5e6, 1e5]);
+        assert_eq!(["0.5", "100k", "1.5M", "1 fps"].map(prefixed_number), [Some(0.5), Some(1e5), Some(1.5e6), None]);
         assert_eq!(["50", "50%", "0.5 %"].map(|text| parse_percent(text).unwrap()), [50.0, 50.0, 0.5]);
         assert_eq!(
             ["7", "1,000", "1k", "1.1M", "0"].map(|text| parse_count(text).unwrap()),

@@ -93,14 +93,19 @@ pub fn resumed(command: &[String], dir: &str) -> String {
             skip = true;
             continue;
         }
-        words.push(if word.contains([' ', '"', '$', '*', '<', '>', '|', '&', ';', '\'']) {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        } else {
-            word.clone()
-        });
+        words.push(quoted(word));
     }
-    words.extend(["--resume".to_owned(), dir.to_owned()]);
+    words.extend(["--resume".to_owned(), quoted(dir)]);
     words.join(" ")
+}
+
+/// Quotes a word for a shell, if it needs that.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// An earlier run to which bounds of a suite refer. Its figures are in the criteria
@@ -283,4 +288,20 @@ pub struct Ended {
     pub time: String,
     /// True if the user stopped the run.
     pub interrupted: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_resumes_a_run_can_be_pasted_into_a_shell() {
+        let of =
+            |words: &[&str], dir: &str| resumed(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), dir);
+        let words =
+            ["drophammer", "run", "my suite.yaml", "--set", "throughput.expect={a: \"(b)\"}", "--out", "x", "--live"];
+        let expected = r#"drophammer run 'my suite.yaml' --set 'throughput.expect={a: "(b)"}' --resume 'it'\''s here'"#;
+        assert_eq!(of(&words, "it's here"), expected);
+        assert_eq!(of(&["drophammer", "run", "--var", "a=`b`#"], "x-1"), "drophammer run --var 'a=`b`#' --resume x-1");
+    }
 }

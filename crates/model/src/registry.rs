@@ -100,6 +100,11 @@ impl ParamSpec {
         }
     }
 
+    /// A parameter with the same default for both profiles.
+    pub const fn fixed(key: &'static str, kind: ParamKind, default: &'static str, help: &'static str) -> Self {
+        ParamSpec::new(key, kind, default, default, help)
+    }
+
     /// A parameter that can be left out.
     pub const fn optional(key: &'static str, kind: ParamKind, help: &'static str) -> Self {
         ParamSpec { key, kind, quick: None, conformant: None, required: false, help, needs: &[], most: u64::MAX }
@@ -130,13 +135,20 @@ pub struct FigureShape {
     pub help: &'static str,
 }
 
+impl FigureShape {
+    /// True if it is a latency of frames, or is based on one. Keys of other figures do not have this word.
+    pub fn is_latency(&self) -> bool {
+        self.key.contains("latency")
+    }
+}
+
 /// A table that a test may return, for `expect:` in suite files.
 #[derive(Clone, Copy, Debug)]
 pub struct TableShape {
     /// Key of the table.
     pub key: &'static str,
-    /// Key, heading and unit of each column, in order.
-    pub columns: &'static [(&'static str, &'static str, &'static str)],
+    /// Key of each column, in order.
+    pub columns: &'static [&'static str],
     /// For each column, true if it contains numbers, false if it contains words.
     pub numeric: &'static [bool],
 }
@@ -144,7 +156,7 @@ pub struct TableShape {
 impl TableShape {
     /// Keys of the columns that contain numbers.
     pub fn numbers(&self) -> impl Iterator<Item = &'static str> {
-        self.columns.iter().zip(self.numeric).filter(|(_, numeric)| **numeric).map(|((key, ..), _)| *key)
+        self.columns.iter().zip(self.numeric).filter(|(_, numeric)| **numeric).map(|(key, _)| *key)
     }
 }
 
@@ -182,16 +194,20 @@ impl TestSpec {
         needs
     }
 
-    /// True if latency is one of its figures.
+    /// True if any figure is a latency of frames, or is based on one.
     pub fn measures_latency(&self) -> bool {
-        self.figures.iter().any(|figure| figure.key.starts_with("latency_"))
+        self.figures.iter().any(FigureShape::is_latency)
+    }
+
+    /// True if all figures are.
+    pub fn measures_only_latency(&self) -> bool {
+        self.measures_latency() && self.figures.iter().all(FigureShape::is_latency)
     }
 
     /// True if any figure is a time, or is based on a time.
     pub fn measures_times(&self) -> bool {
-        let is_time =
-            |key: &str| key.contains("latency") || ["_s", "_ms", "_us", "_ns"].iter().any(|unit| key.ends_with(unit));
-        self.figures.iter().any(|figure| is_time(figure.key))
+        let is_time = |key: &str| ["_s", "_ms", "_us", "_ns"].iter().any(|unit| key.ends_with(unit));
+        self.figures.iter().any(|figure| figure.is_latency() || is_time(figure.key))
     }
 }
 

@@ -21,21 +21,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct CounterAccuracy;
 
 const FRAMES: Param<u64> = Param::new("frames", "10000", "1000000", "frames per sending port and trial");
-const LOAD: Param<FrameRate> = Param::new(
+const LOAD: Param<FrameRate> = Param::fixed(
     "load",
-    "20 kfps",
     "20 kfps",
     "moderate load per sending port, at which the router should lose nothing; if it loses frames, a note says so",
 );
-const OVERLOAD: Param<bool> = Param::new(
-    "overload",
-    "true",
-    "true",
-    "one more trial per frame size at the highest load that the tester can offer",
-);
-const DISCARD: Param<bool> = Param::new(
+const OVERLOAD: Param<bool> =
+    Param::fixed("overload", "true", "one more trial per frame size at the highest load that the tester can offer");
+const DISCARD: Param<bool> = Param::fixed(
     "discard",
-    "true",
     "true",
     "one more trial per frame size in which half of the frames have a TTL or hop limit of 1, so that the router must discard them",
 );
@@ -68,16 +62,16 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One counter in one trial.
     struct CounterRow {
-        frame_size: PacketSize = "Frame size",
-        traffic: String = "Traffic",
-        source: String = "Source",
-        counter: String = "Counter",
-        port: Option<String> = "Port",
-        expected: Option<u64> = "Expected",
+        frame_size: PacketSize,
+        traffic: String,
+        source: String,
+        counter: String,
+        port: Option<String>,
+        expected: Option<u64>,
         expected_most: Option<u64> = "Expected, at most",
-        counted: Option<u64> = "Counted",
-        difference: Option<f64> = "Difference",
-        verdict: String = "Verdict",
+        counted: Option<u64>,
+        difference: Option<f64>,
+        verdict: String,
     }
 }
 

@@ -18,14 +18,11 @@ use verdict::{Tally, counters, loses_more};
 pub struct ErrorFrames;
 
 const FAMILIES: Param<Vec<Family>> =
-    Param::new("families", "[ipv4, ipv6]", "[ipv4, ipv6]", "IP versions of the good and of the wrong frames");
-const FRAMES: Param<u32> = Param::new("frames", "20", "300", "wrong frames of each kind, 1 to 10,000");
-const RATE: Param<FrameRate> = Param::new(
-    "rate",
-    "1 kfps",
-    "1 kfps",
-    "good frames per second sent at the same time, from the first port to the second",
-);
+    Param::fixed("families", "[ipv4, ipv6]", "IP versions of the good and of the wrong frames");
+const FRAMES: Param<u32> =
+    Param::new("frames", "20", "300", "wrong frames of each kind, 1 to 10,000").at_most(MOST_FRAMES as u64);
+const RATE: Param<FrameRate> =
+    Param::fixed("rate", "1 kfps", "good frames per second sent at the same time, from the first port to the second");
 const TRIAL_DURATION: Param<Duration> = Param::new(
     "trial_duration",
     "500 ms",
@@ -54,20 +51,20 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One kind of wrong frame.
     struct ErrorRow {
-        kind: String = "Kind",
+        kind: String,
         family: Family = "IP version",
-        expected: String = "Expected",
-        verdict: String = "Verdict",
-        sent: u64 = "Sent" ["frames"],
-        forwarded: Option<u64> = "Forwarded" ["frames"],
+        expected: String,
+        verdict: String,
+        sent: u64 ["frames"],
+        forwarded: Option<u64> ["frames"],
         altered: Option<u64> = "Forwarded, altered" ["frames"],
-        dropped: Option<u64> = "Dropped" ["frames"],
+        dropped: Option<u64> ["frames"],
         answered: Option<u64> = "ICMP errors" ["packets"],
-        answers: Option<String> = "Answers",
+        answers: Option<String>,
         counted: Option<u64> = "Counted, probably" ["frames"],
         counters: Option<String> = "Probable counters",
         good_lost: Option<u64> = "Good frames lost" ["frames"],
-        source: String = "Source",
+        source: String,
     }
 }
 
@@ -120,7 +117,7 @@ impl Bed {
             ports: bed.ports().to_vec(),
             pattern,
             rate: RATE.get(params),
-            frames: FRAMES.get(params).clamp(1, MOST_FRAMES),
+            frames: FRAMES.get(params),
             duration_s: TRIAL_DURATION.seconds(params),
         };
         // The first pair of ports is enough for all kinds.

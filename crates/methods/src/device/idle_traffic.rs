@@ -6,9 +6,8 @@ use drophammer_model::beside::{OtherTraffic, ProtocolCount};
 /// The test.
 pub struct IdleTraffic;
 
-const FAMILIES: Param<Vec<Family>> = Param::new(
+const FAMILIES: Param<Vec<Family>> = Param::fixed(
     "families",
-    "[ipv4, ipv6]",
     "[ipv4, ipv6]",
     "IP versions of the tester's emulated devices, which answer ARP and Neighbor Discovery as usual",
 );
@@ -39,11 +38,11 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One protocol at one port.
     struct IdleRow {
-        port: String = "Port",
-        protocol: String = "Protocol",
-        frames: u64 = "Frames" ["frames"],
+        port: String,
+        protocol: String,
+        frames: u64 ["frames"],
         answers: u64 = "Answers to the tester" ["frames"],
-        bytes: u64 = "Bytes" ["bytes"],
+        bytes: u64 ["bytes"],
         per_minute: f64 = "Unsolicited, per minute" ["frames"],
         most_per_second: u64 = "Most in one second" ["frames"],
         line_percent: f64 = "Share of the line" ["%"],

@@ -42,9 +42,8 @@ const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
     "[64, 128, 256, 512, 1024, 1518]",
     "frame sizes, with FCS, of requests, replies and test frames; IPv6 frames have at least 78 bytes",
 );
-const WAYS: Param<Vec<Way>> = Param::new(
+const WAYS: Param<Vec<Way>> = Param::fixed(
     "ways",
-    "[through, to]",
     "[through, to]",
     "where echo requests go: through the router to the tester's other port, to the router's own address",
 );
@@ -55,9 +54,8 @@ const PINGS: Param<u32> = Param::new(
     "echo requests for each size, IP version and destination, from each pair of ports",
 );
 const INTERVAL: Param<Duration> = Param::new("ping_every", "20 ms", "100 ms", "time between two echo requests");
-const LOAD: Param<FrameRate> = Param::new(
+const LOAD: Param<FrameRate> = Param::fixed(
     "load",
-    "100 fps",
     "100 fps",
     "test frames per second and port during the pings, from both ports of a pair; requests leave midway between two test frames",
 );
@@ -96,11 +94,11 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One size, IP version and way.
     struct DelayRow {
-        frame_size: PacketSize = "Frame size",
+        frame_size: PacketSize,
         family: Family = "Protocol",
         way: String = "Ping",
         asked: u64 = "Requests",
-        answered: u64 = "Answered",
+        answered: u64,
         round_trip_us: Option<f64> = "Round trip, median" ["µs"],
         round_trip_max_us: Option<f64> = "Round trip, longest" ["µs"],
         tester_us: Option<f64> = "Tester's share" ["µs"],
@@ -114,7 +112,7 @@ columns! {
 columns! {
     /// One size and IP version on a loop without router.
     struct OwnRow {
-        frame_size: PacketSize = "Frame size",
+        frame_size: PacketSize,
         family: Family = "Protocol",
         echo_us: f64 = "Ping, one direction, minimum" ["µs"],
         frames_us: f64 = "Test frames, minimum" ["µs"],

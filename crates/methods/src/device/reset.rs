@@ -17,9 +17,8 @@ use interruption::Interruption;
 /// The test.
 pub struct ResetTest;
 
-const RESETS: Param<Vec<ResetKind>> = Param::new(
+const RESETS: Param<Vec<ResetKind>> = Param::fixed(
     "resets",
-    "[software, process, link]",
     "[software, process, link]",
     "what to reset: daemons (asked to terminate), daemons (killed), or the link to the receiver",
 );
@@ -66,20 +65,20 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One reset and type of routes.
     struct ResetRow {
-        reset: String = "Reset",
-        family: Family = "Family",
-        routes: String = "Routes",
-        forwarding: String = "Forwarding",
+        reset: String,
+        family: Family,
+        routes: String,
+        forwarding: String,
         rate_pps: f64 = "Load" ["fps"],
-        offered: u64 = "Offered" ["frames"],
-        lost: u64 = "Lost" ["frames"],
+        offered: u64 ["frames"],
+        lost: u64 ["frames"],
         loss_ms: Option<f64> = "Reset time, by loss" ["ms"],
         stamps_ms: Option<f64> = "Reset time, by time stamps" ["ms"],
         begins_ms: Option<f64> = "First loss after the reset" ["ms"],
         episodes: u64 = "Interruptions",
-        resolution_ms: f64 = "Resolution" ["ms"],
+        resolution_ms: f64 ["ms"],
         restarted_ms: Option<f64> = "Daemons running again" ["ms"],
-        sessions_lost: u64 = "Sessions lost",
+        sessions_lost: u64,
         sessions_ms: Option<f64> = "Sessions up again" ["ms"],
         routes_ms: Option<f64> = "Routes advertised again" ["ms"],
         what: String = "What was reset",
@@ -131,7 +130,7 @@ impl Method for ResetTest {
              first lost frame to the departure of the first frame after the last lost one. They differ if some frames arrived in between. \
              Other times are counted from the beginning of the reset.",
         );
-        let (mut done, mut left_out) = (0, Vec::new());
+        let (mut done, mut left_out, mut unfit) = (0, Vec::new(), None);
         for family in route_tests::FAMILIES.get(params) {
             let with_bgp = match without_bgp(bed, params, family)? {
                 None => true,
@@ -149,12 +148,22 @@ impl Method for ResetTest {
                         note(outcome, format!("{family}, {} reset left out: {why}.", kind.word()));
                         left_out.push(why);
                     }
+                    // The other kinds can still be measured.
+                    Err(TestError::Unfit(why)) => {
+                        let text = why.join("; ");
+                        note(
+                            outcome,
+                            format!("{family}, {} reset not finished, the tester was unfit: {text}.", kind.word()),
+                        );
+                        unfit.get_or_insert(TestError::Unfit(why));
+                    }
                     Err(other) => return Err(other),
                 }
             }
         }
-        match left_out.into_iter().next() {
-            Some(why) if done == 0 => Err(TestError::NotApplicable(why)),
+        match (unfit, left_out.into_iter().next()) {
+            (Some(error), _) => Err(error),
+            (None, Some(why)) if done == 0 => Err(TestError::NotApplicable(why)),
             _ => Ok(()),
         }
     }
@@ -196,24 +205,23 @@ fn resets(
             Some(_) => route_tests::clear(bed, &one.as_ref().map(drop).map_err(Clone::clone), LIMIT.get(params)),
             None => Ok(()),
         };
-        match one {
+        stopped = match one {
             Ok((of_one, broken)) => {
                 found.push(of_one);
                 problem = broken;
+                if problem.is_some() {
+                    break;
+                }
+                cleared.and_then(|()| bed.settle(PAUSE.get(params)))
             }
-            // The resets without the one in which the router failed must not replace it.
-            Err(error @ (TestError::DutDied(_) | TestError::Failed(_))) => return Err(error),
-            Err(error) => stopped = Err(error),
+            Err(error @ (TestError::DutDied(_) | TestError::Failed(_))) => Err(error),
+            Err(error) => cleared.and(Err(error)),
+        };
+        // The resets without the one in which the router failed must not replace it.
+        if matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_))) {
+            return stopped;
         }
-        if problem.is_some() || stopped.is_err() {
-            break;
-        }
-        stopped = cleared.and_then(|()| bed.settle(PAUSE.get(params)));
-        if let Err(error) = stopped {
-            if matches!(error, TestError::DutDied(_) | TestError::Failed(_)) {
-                return Err(error);
-            }
-            stopped = Err(error);
+        if stopped.is_err() {
             break;
         }
     }
@@ -221,6 +229,13 @@ fn resets(
         let of: Vec<&Interruption> =
             found.iter().flatten().filter(|(group, _)| group == name).map(|(_, i)| i).collect();
         rank(outcome, setup.family, kind, name, &of);
+    }
+    if let Err(TestError::Unfit(why)) = &stopped {
+        let groups: &[&str] = if setup.bgp.is_some() { &[STATIC, BGP] } else { &[STATIC] };
+        let resolution_s = groups.len() as f64 / setup.rate.pps();
+        for name in groups {
+            push_spoilt(outcome, figure(setup.family, kind, name, resolution_s, None), why);
+        }
     }
     match problem {
         // Another reset would measure a broken router.
@@ -378,10 +393,14 @@ fn rank(outcome: &mut Outcome, family: Family, kind: ResetKind, routes: &str, fo
     let times: Vec<f64> = found.iter().map(|i| i.loss_s * 1e3).collect();
     // A median over only the resets with a recovery would favour a router that sometimes does not recover.
     let value = if found.iter().all(|i| i.back) { median(&times) } else { None };
+    outcome.ranks.push(figure(family, kind, routes, first.resolution_s, value));
+}
+
+fn figure(family: Family, kind: ResetKind, routes: &str, resolution_s: f64, ms: Option<f64>) -> RankFigure {
     let spec = if routes == BGP { BGP_MS } else { STATIC_MS };
     let title = format!("Time without forwarding to {routes}, {} reset, {family}", kind.word());
-    let spec = spec.by(first.resolution_s * 1e3);
-    outcome.ranks.push(spec.of(&[("reset", &kind.word()), ("family", &word(family))], title, value));
+    let spec = spec.by(resolution_s * 1e3);
+    spec.of(&[("reset", &kind.word()), ("family", &word(family))], title, ms)
 }
 
 #[cfg(test)]
@@ -393,7 +412,7 @@ mod tests {
     fn the_page_names_every_column() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tests/reset.md");
         let page = std::fs::read_to_string(path).unwrap();
-        for (key, ..) in ResetRow::COLUMNS {
+        for key in ResetRow::KEYS {
             assert!(page.contains(&format!("`{key}`")), "{key}");
         }
     }

@@ -21,20 +21,18 @@ use drophammer_model::trial::{AddressRange, FlowSpec};
 /// The test.
 pub struct RoutingLoop;
 
-const SIZES: Param<Vec<PacketSize>> = Param::new(
+const SIZES: Param<Vec<PacketSize>> = Param::fixed(
     "frame_sizes",
-    "[ip1498, ip528, ip68, ip1400, ip40]",
     "[ip1498, ip528, ip68, ip1400, ip40]",
     "sizes of the IP packets (`ip68`) or of frames with FCS (`86`); a test packet has at least 40 bytes",
 );
-const TTL: Param<u32> = Param::new("ttl", "64", "64", "TTL of the injected packets, 2 to 255");
-const PORT: Param<u32> = Param::new("port", "1", "1", "number of the suite's port that injects, from 1");
+const TTL: Param<u32> = Param::fixed("ttl", "64", "TTL of the injected packets, 2 to 255").at_most(255);
+const PORT: Param<u32> = Param::fixed("port", "1", "number of the suite's port that injects, from 1");
 const PACKETS: Param<u32> =
     Param::new("packets", "100", "1000", "packets injected to check whether all counters are right");
-const RATE: Param<FrameRate> = Param::new("accounting_rate", "100 fps", "100 fps", "injection rate of `packets`");
-const OWN_FRAMES: Param<u64> = Param::new(
+const RATE: Param<FrameRate> = Param::fixed("accounting_rate", "100 fps", "injection rate of `packets`");
+const OWN_FRAMES: Param<u64> = Param::fixed(
     "own_frames",
-    "10",
     "10",
     "frames that a counter may show in addition to the packets, exchanged between routers (ARP, Neighbor Discovery)",
 );

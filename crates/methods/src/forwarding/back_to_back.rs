@@ -43,8 +43,8 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One frame size, over all its searches (RFC 9004 section 6). Bursts and rates are per sending port.
     struct BurstRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
+        frame_size: PacketSize,
+        protocol: String,
         theoretical_frames: u64 = "Theoretical" ["frames"],
         average_frames: Option<f64> = "Average" ["frames"],
         min_frames: Option<f64> = "Minimum" ["frames"],
@@ -52,12 +52,12 @@ columns! {
         stdev_frames: Option<f64> = "Standard deviation" ["frames"],
         implied_buffer_s: Option<f64> = "Implied buffer time" ["s"],
         corrected_buffer_s: Option<f64> = "Corrected buffer time" ["s"],
-        throughput_pps: f64 = "Throughput" ["fps"],
-        burst_rate_pps: f64 = "Burst rate" ["fps"],
+        throughput_pps: f64 ["fps"],
+        burst_rate_pps: f64 ["fps"],
         step_frames: u64 = "Minimum step" ["frames"],
         max_burst_frames: u64 = "Longest burst" ["frames"],
         max_burst_s: f64 = "Longest burst" ["s"],
-        searches: u64 = "Searches",
+        searches: u64,
     }
 }
 

@@ -27,21 +27,18 @@ use std::collections::BTreeSet;
 /// The test.
 pub struct ClassOfService;
 
-const SIZES: Param<Vec<PacketSize>> = Param::new(
+const SIZES: Param<Vec<PacketSize>> = Param::fixed(
     "frame_sizes",
-    "[ip40]",
     "[ip40]",
     "frame sizes with FCS, or mixes; the document that defines this test uses IP packets of 40 bytes",
 );
-const CLASSES: Param<Vec<ServiceClass>> = Param::new(
+const CLASSES: Param<Vec<ServiceClass>> = Param::fixed(
     "classes",
-    "[{name: gold, precedence: 5, weight: 70}, {name: silver, precedence: 3, weight: 20}, {name: bronze, precedence: 0, weight: 5}]",
     "[{name: gold, precedence: 5, weight: 70}, {name: silver, precedence: 3, weight: 20}, {name: bronze, precedence: 0, weight: 5}]",
     "the classes: name, IP `precedence` (0 to 7) or `dscp` (0 to 63), and weight; other traffic belongs to the last class",
 );
-const SCHEDULING: Param<Scheduling> = Param::new(
+const SCHEDULING: Param<Scheduling> = Param::fixed(
     "scheduling",
-    "weights",
     "weights",
     "which class the router serves if several wait: all in turn by weight (`weights`), or only the one with the highest weight (`priority`)",
 );
@@ -55,17 +52,16 @@ const CORE_LINKS_DOWN: Param<Option<CoreLinksDown>> = Param::optional(
     "overload the links between the routers of a system instead: take this many of them, or these (`[1-2, 3-4]`), down, and send from every port \
      to every other one",
 );
-const OVERLOAD: Param<Vec<u64>> = Param::new(
+const OVERLOAD: Param<Vec<u64>> = Param::fixed(
     "overload",
-    "[150]",
     "[150]",
     "loads in % of the output port, or of the most loaded link between routers, above 100; the figures refer to the first one",
 );
 const CALM: Param<Percent> =
-    Param::new("calm", "80", "80", "load of the trial before the overload, in % of the output port");
+    Param::fixed("calm", "80", "load of the trial before the overload, in % of the output port");
 const TOLERANCE: Param<Percent> =
-    Param::new("tolerance", "1", "1", "error of a share, in percentage points, from which it counts as wrong");
-const QUEUE: Param<u32> = Param::new("queue", "256", "256", "queue length of each class, in frames");
+    Param::fixed("tolerance", "1", "error of a share, in percentage points, from which it counts as wrong");
+const QUEUE: Param<u32> = Param::fixed("queue", "256", "queue length of each class, in frames");
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "2 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 

@@ -46,21 +46,18 @@ const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
     "[128, 256, 512, 1024, 1280, 1518]",
     "frame sizes with FCS and extension headers, or mixes; at least 78 bytes plus the headers, 118 with the chain",
 );
-const HEADERS: Param<Vec<Chain>> = Param::new(
+const HEADERS: Param<Vec<Chain>> = Param::fixed(
     "headers",
-    "[destination_options, routing, fragment, chain]",
     "[destination_options, routing, fragment, chain]",
     "extension headers whose throughput is compared with the throughput without any",
 );
-const LATENCY_LOAD: Param<Percent> = Param::new(
+const LATENCY_LOAD: Param<Percent> = Param::fixed(
     "latency_load",
-    "90",
     "90",
     "load of the latency trials, in % of the lowest throughput of a frame size; the same for all headers",
 );
-const HOP_BY_HOP_LOADS: Param<Vec<Percent>> = Param::new(
+const HOP_BY_HOP_LOADS: Param<Vec<Percent>> = Param::fixed(
     "hop_by_hop_loads",
-    "[1, 10, 50]",
     "[1, 10, 50]",
     "loads of packets with hop-by-hop options, in % of line rate (RFC 5180 section 5.3)",
 );
@@ -106,7 +103,7 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One chain of headers, or none. Rates are per sending port.
     struct HeaderRow {
-        frame_size: PacketSize = "Frame size",
+        frame_size: PacketSize,
         headers: String = "Extension headers",
         header_bytes: u64 = "Length of the headers" ["bytes"],
         throughput_pps: Option<f64> = "Throughput, NDR(0)" ["fps"],
@@ -270,6 +267,9 @@ impl Found {
 }
 
 fn latency_us(result: &TrialResult, percent: f64) -> Option<f64> {
+    if hidden_latency(result, None).is_some() {
+        return None;
+    }
     result.groups.iter().filter_map(|group| group.latency.percentile(percent)).max().map(|ns| ns as f64 / 1e3)
 }
 
@@ -340,7 +340,7 @@ fn latencies(
         let purpose = format!("extension headers {}: latency", pattern.size_text());
         let load = Load::Constant { rate_pps };
         let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
-        match bed.trial(&spec) {
+        match bed.latency_trial(&spec) {
             Ok(result) => one.latency = Some(result),
             Err(TestError::Unfit(why)) => {
                 note_of(outcome, &pattern, format!("no latency, the tester was unfit: {}", why.join("; ")));
@@ -372,13 +372,14 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
             marks.push("share unknown: without headers the router may be faster".to_owned());
         }
         let headers = one.chain.map_or(Vec::new(), Chain::headers);
+        let load_pps = one.latency.as_ref().map(|result| result.offered_load().pps());
         let row = HeaderRow {
             frame_size: size.clone(),
             headers: word(one.chain).into(),
             header_bytes: headers.iter().map(|header| u64::from(header.bytes())).sum(),
             throughput_pps: pps,
             of_baseline_percent: share,
-            load_pps: one.latency.as_ref().map(|result| result.offered_load().pps()),
+            load_pps,
             latency_p50_us: one.latency_us(50.0),
             latency_p99_us: one.latency_us(99.0),
             latency_percent: latency,
@@ -407,8 +408,12 @@ fn write(outcome: &mut Outcome, size: &PacketSize, found: &[Found], index: u32) 
         }
         let title = format!("Median latency with {chain}, relative to no extension headers, {size}");
         let figure = LATENCY_SHARE.of(&[("size", size), ("headers", &chain)], title, latency);
+        let figure = RankFigure { load_pps, ..figure };
+        let mut results = [Some(one), without].into_iter().flatten().filter_map(|one| one.latency.as_ref());
         // The router failed if it loses frames at every load, or every frame of the trial.
-        if latency_without.is_some() && (one.latency.is_some() || known == Some(0.0)) {
+        if let Some(why) = results.find_map(|result| hidden_latency(result, None)) {
+            outcome.ranks.push(figure.beyond(why));
+        } else if latency_without.is_some() && (one.latency.is_some() || known == Some(0.0)) {
             outcome.ranks.push(figure.because("no frame arrived"));
         } else if let Some(why) = one.spoilt.as_ref().or_else(|| without?.spoilt.as_ref()) {
             push_spoilt(outcome, figure, why);

@@ -24,25 +24,22 @@ use ranks::rank;
 /// The test.
 pub struct Filters;
 
-const CONDITIONS: Param<Vec<u64>> = Param::new(
+const CONDITIONS: Param<Vec<u64>> = Param::fixed(
     "conditions",
-    "[1, 10, 25]",
     "[1, 10, 25]",
     "numbers of filter conditions (Bradner 1989: 1 and 10; RFC 2544 section 11.4: 1 and 25)",
 )
 .at_most(MOST_CONDITIONS);
-const PERMIT: Param<Vec<Position>> = Param::new(
+const PERMIT: Param<Vec<Position>> = Param::fixed(
     "permit",
-    "[last, first]",
     "[last, first]",
     "whether the condition that permits the traffic comes first or last; the other conditions do not match it",
 );
 /// `filter_at`
 pub const FILTER_AT: Param<Vec<FilterDirection>> =
     Param::new("filter_at", "[ingress]", "[ingress, egress]", "side of the router on which filters apply");
-const LOAD: Param<Percent> = Param::new(
+const LOAD: Param<Percent> = Param::fixed(
     "load",
-    "50",
     "50",
     "load of the trials for latency and leaks, in % of the lowest throughput found, with or without filters",
 );
@@ -110,13 +107,13 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One filter, or no filter. Rates are per sending port.
     struct FilterRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        filter_at: Option<String> = "Filter at",
-        conditions: u64 = "Conditions",
-        permit: Option<String> = "Permit",
+        frame_size: PacketSize,
+        protocol: String,
+        filter_at: Option<String>,
+        conditions: u64,
+        permit: Option<String>,
         throughput_pps: Option<f64> = "Throughput, NDR(0)" ["fps"],
-        upper_bound_pps: Option<f64> = "Upper bound" ["fps"],
+        upper_bound_pps: Option<f64> ["fps"],
         of_baseline_percent: Option<f64> = "Share of throughput without filters" ["%"],
         load_pps: Option<f64> = "Load of the trial for latency and leaks" ["fps"],
         latency_p50_us: Option<f64> = "Median latency" ["µs"],
@@ -125,21 +122,21 @@ columns! {
         permitted: Option<u64> = "Offered, permitted" ["frames"],
         permitted_lost: Option<u64> = "Lost, permitted" ["frames"],
         denied: Option<u64> = "Offered, denied" ["frames"],
-        leaked: Option<u64> = "Leaked" ["frames"],
+        leaked: Option<u64> ["frames"],
     }
 }
 
 columns! {
     /// Frames to one destination that a filter treated wrongly.
     struct WrongRow {
-        frame_size: PacketSize = "Frame size",
-        filter_at: String = "Filter at",
-        conditions: u64 = "Conditions",
-        permit: String = "Permit",
+        frame_size: PacketSize,
+        filter_at: String,
+        conditions: u64,
+        permit: String,
         wrong: String = "What went wrong",
-        flow: String = "Flow",
-        destination: String = "Destination",
-        frames: u64 = "Frames" ["frames"],
+        flow: String,
+        destination: String,
+        frames: u64 ["frames"],
     }
 }
 
@@ -275,7 +272,7 @@ fn valid(
     outcome: &mut Outcome,
     spec: &TrialSpec,
 ) -> Result<Option<TrialResult>, TestError> {
-    match bed.trial(spec) {
+    match bed.latency_trial(spec) {
         Err(TestError::Unfit(why)) => {
             note_unfit(outcome, pattern, &format!("{} left out,", spec.purpose), spec.steps()[0].1, &why);
             Ok(None)

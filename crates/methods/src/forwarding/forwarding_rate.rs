@@ -57,17 +57,17 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One frame size, over all its trials. Rates are per sending port.
     struct ForwardingRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        intended_load_pps: f64 = "Intended load" ["fps"],
-        offered_load_pps: f64 = "Offered load" ["fps"],
+        frame_size: PacketSize,
+        protocol: String,
+        intended_load_pps: f64 ["fps"],
+        offered_load_pps: f64 ["fps"],
         forwarding_rate_pps: f64 = "FRMOL, mean" ["fps"],
         stdev_pps: Option<f64> = "Standard deviation" ["fps"],
         min_pps: f64 = "Minimum" ["fps"],
         max_pps: f64 = "Maximum" ["fps"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        loss_percent: Option<f64> ["%"],
         frame_ns: Option<f64> = "Processor time" ["ns per frame"],
-        trials: u64 = "Trials",
+        trials: u64,
     }
 }
 

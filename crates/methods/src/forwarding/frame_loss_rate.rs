@@ -35,16 +35,16 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One load. Rates are per sending port, frames over all ports.
     struct LossRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
+        frame_size: PacketSize,
+        protocol: String,
         load_percent: f64 = "Share of the highest load" ["%"],
         line_percent: f64 = "Offered load, of line rate" ["%"],
-        intended_load_pps: f64 = "Intended load" ["fps"],
-        offered_load_pps: f64 = "Offered load" ["fps"],
-        offered: u64 = "Offered" ["frames"],
-        received: u64 = "Received" ["frames"],
-        lost: u64 = "Lost" ["frames"],
-        loss_percent: f64 = "Loss" ["%"],
+        intended_load_pps: f64 ["fps"],
+        offered_load_pps: f64 ["fps"],
+        offered: u64 ["frames"],
+        received: u64 ["frames"],
+        lost: u64 ["frames"],
+        loss_percent: f64 ["%"],
     }
 }
 

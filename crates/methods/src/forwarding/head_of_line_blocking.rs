@@ -25,11 +25,9 @@ const BOTTLENECK: Param<Option<Bandwidth>> = Param::optional(
     "bottleneck",
     "rate of the congested output port, as configured on the router, if links have no speed of their own; each source offers this rate",
 );
-const QUEUE: Param<u32> =
-    Param::new("queue", "256", "256", "queue length of an output port with `bottleneck`, in frames");
-const LEAST_DELAY: Param<Duration> = Param::new(
+const QUEUE: Param<u32> = Param::fixed("queue", "256", "queue length of an output port with `bottleneck`, in frames");
+const LEAST_DELAY: Param<Duration> = Param::fixed(
     "least_delay",
-    "1 ms",
     "1 ms",
     "frames count as held up if congestion raises the median latency by at least this (RFC 2285 section 3.7.3)",
 );
@@ -65,9 +63,9 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One block of four ports. Rates are per port.
     struct BlockRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        ports: String = "Ports",
+        frame_size: PacketSize,
+        protocol: String,
+        ports: String,
         intended_load_pps: f64 = "Intended load of each source" ["fps"],
         offered_load_pps: f64 = "Offered load of each source" ["fps"],
         uncongested_offered: u64 = "Offered, uncongested" ["frames"],
@@ -83,7 +81,7 @@ columns! {
         calm_latency_us: Option<f64> = "Median latency without congestion" ["µs"],
         latency_us: Option<f64> = "Median latency, uncongested" ["µs"],
         blocking: String = "Head-of-line blocking",
-        backpressure: String = "Backpressure",
+        backpressure: String,
     }
 }
 

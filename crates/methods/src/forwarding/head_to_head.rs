@@ -26,8 +26,7 @@ use sample::{Sample, both, geometric_mean, is_even, rates_of, shared_evenly, sha
 /// The test.
 pub struct HeadToHead;
 
-const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "1 s", "1 s", "length of a trial, which is one pair");
+const TRIAL_DURATION: Param<Duration> = Param::fixed("trial_duration", "1 s", "length of a trial, which is one pair");
 const TRIALS: Param<u32> = Param::new("trials", "10", "60", "trials per frame size, and for `delay_at`");
 const DELAY_AT: Param<Option<FrameRate>> = Param::optional(
     "delay_at",
@@ -96,28 +95,28 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One frame size on one router, over all trials.
     struct RateRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        offered_load_pps: f64 = "Offered load" ["fps"],
-        forwarding_rate_pps: f64 = "Forwarding rate" ["fps"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        frame_size: PacketSize,
+        protocol: String,
+        offered_load_pps: f64 ["fps"],
+        forwarding_rate_pps: f64 ["fps"],
+        loss_percent: Option<f64> ["%"],
         frames_per_cpu_s: Option<f64> = "Frames per second of processor time" ["frames/s"],
         cpu_share_percent: Option<f64> = "Share of the processor" ["%"],
         saturated: u64 = "Trials in which all were saturated",
-        trials: u64 = "Trials",
+        trials: u64,
     }
 }
 
 columns! {
     /// One frame size of one router against the first router.
     struct RatioRow {
-        frame_size: PacketSize = "Frame size",
-        figure: String = "Figure",
-        against: String = "Against",
-        ratio: f64 = "Ratio",
+        frame_size: PacketSize,
+        figure: String,
+        against: String,
+        ratio: f64,
         low: f64 = "At least (99 %)",
         high: f64 = "At most (99 %)",
-        pairs: u64 = "Pairs",
+        pairs: u64,
     }
 }
 

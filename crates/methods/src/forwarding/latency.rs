@@ -15,12 +15,8 @@ use ipdv::IPDV;
 /// The test.
 pub struct Latency;
 
-const LOADS: Param<Vec<Percent>> = Param::new(
-    "loads",
-    "[10, 50, 90, 100]",
-    "[10, 50, 90, 100]",
-    "loads, as percentages of the throughput at the same frame size",
-);
+const LOADS: Param<Vec<Percent>> =
+    Param::fixed("loads", "[10, 50, 90, 100]", "loads, as percentages of the throughput at the same frame size");
 const COMPARE_AT: Param<Option<FrameRate>> = Param::optional(
     "compare_at",
     "one more load, in fps per sending port, at which routers are compared; without it, they are compared at about 50 % of their \
@@ -59,24 +55,26 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One load and flow group, over all its trials.
     struct LatencyRow {
-        frame_size: PacketSize = "Frame size",
-        flows: String = "Flows",
+        frame_size: PacketSize,
+        flows: String,
         load_percent: Option<f64> = "Share of throughput" ["%"],
-        load_pps: f64 = "Load" ["fps"],
-        offered_load_pps: f64 = "Offered load" ["fps"],
+        load_pps: f64 ["fps"],
+        offered_load_pps: f64 ["fps"],
         min_us: Option<f64> = "Minimum" ["µs"],
         p50_us: Option<f64> = "Median" ["µs"],
         p90_us: Option<f64> = "90 %" ["µs"],
         p99_us: Option<f64> = "99 %" ["µs"],
         p99_9_us: Option<f64> = "99.9 %" ["µs"],
         max_us: Option<f64> = "Maximum" ["µs"],
-        mean_us: Option<f64> = "Mean" ["µs"],
+        mean_us: Option<f64> ["µs"],
         pdv_us: Option<f64> = "Delay variation (99.9 % - minimum)" ["µs"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        loss_percent: Option<f64> ["%"],
     }
 }
 
 const TABLE: TableSpec<LatencyRow> = TableSpec::new("latency", "Latency");
+/// The mark of a row whose share of the throughput may be smaller.
+const OF_LOWER_BOUND: &str = "share of a throughput that is only a lower bound";
 const RANGES: PlotSpec = PlotSpec::new(
     "latency_ranges",
     "Latency by frame size and load",
@@ -163,6 +161,7 @@ impl Method for Latency {
                 }
                 found => found?,
             };
+            let bound = throughput.and_then(|_| known_bound(bed, pattern));
             let steps = steps(&loads, compare_at, throughput);
             if steps.is_empty() {
                 lossy.leave_out(outcome, pattern);
@@ -183,11 +182,14 @@ impl Method for Latency {
                     if IPDV.get(params) {
                         ipdv::request(&mut spec.flows);
                     }
-                    results.push(bed.trial(&spec)?);
+                    results.push(bed.latency_trial(&spec)?);
                     bed.settle(PAUSE.get(params))
                 });
                 let unreached = note_reached(bed, outcome, pattern, &format!("at {}", step.label), &trials(&results));
-                write(outcome, pattern, step, &results, f64::from(number), unreached);
+                // The latency at this load is exact all the same.
+                let of_bound = step.percent.and(bound).map(|_| OF_LOWER_BOUND.to_owned());
+                let marks: Vec<String> = unreached.into_iter().chain(of_bound).collect();
+                write(outcome, pattern, step, &results, f64::from(number), &marks);
                 match stopped {
                     Err(TestError::Unfit(why)) => {
                         let what = format!("{} left out or cut short,", step.label);
@@ -297,14 +299,7 @@ fn prepare(outcome: &mut Outcome, loads: &[f64], compare_at: Option<FrameRate>) 
     note(outcome, "Loads are frames per second per sending port.");
 }
 
-fn write(
-    outcome: &mut Outcome,
-    pattern: &Pattern,
-    step: &Step,
-    results: &[TrialResult],
-    x: f64,
-    unreached: Option<String>,
-) {
+fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[TrialResult], x: f64, marks: &[String]) {
     let Some(first) = results.first() else { return };
     let offered = mean(&results.iter().map(|r| r.offered_load().pps()).collect::<Vec<_>>());
     for group in first.groups.iter().map(|g| g.group.clone()) {
@@ -333,7 +328,7 @@ fn write(
                 loss_percent: percent_of(lost, sent),
             },
             trials(results),
-            lossy.into_iter().chain(unreached.clone()),
+            lossy.into_iter().chain(marks.iter().cloned()),
         );
         let load = (step.percent, step.rate.pps());
         ipdv::write(outcome, &pattern.size, &group, load, results);

@@ -9,10 +9,9 @@ use drophammer_model::trial::GroupCounts;
 pub struct MixedFamilies;
 
 const FRAME_SIZES: Param<Vec<PacketSize>> =
-    Param::new("frame_sizes", "[imix]", "[imix]", "sizes of IPv4 frames with FCS, or mixes");
-const IPV6_FRAME_SIZE: Param<PacketSize> = Param::new(
+    Param::fixed("frame_sizes", "[imix]", "sizes of IPv4 frames with FCS, or mixes");
+const IPV6_FRAME_SIZE: Param<PacketSize> = Param::fixed(
     "ipv6_frame_size",
-    "imix:7x84,4x532,1x1518",
     "imix:7x84,4x532,1x1518",
     "size or mix of IPv6 frames; defaults to the IPv4 size plus 20 bytes, if there is room",
 );
@@ -23,7 +22,7 @@ const IPV6_SHARES: Param<Vec<Percent>> = Param::new(
     "shares of the frames that are IPv6, in %; pure IPv4 is always measured as well",
 );
 const LATENCY_LOAD: Param<Percent> =
-    Param::new("latency_load", "98", "98", "load of the trials for latency and order, in % of the throughput");
+    Param::fixed("latency_load", "98", "load of the trials for latency and order, in % of the throughput");
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
 
@@ -72,16 +71,16 @@ columns! {
         ipv6_percent: f64 = "IPv6 share" ["%"],
         throughput_pps: Option<f64> = "Throughput per port" ["fps"],
         sent_pps: f64 = "Transmitted" ["fps"],
-        received_pps: f64 = "Received" ["fps"],
+        received_pps: f64 ["fps"],
         ipv6_sent_pps: f64 = "IPv6 transmitted" ["fps"],
         ipv6_received_pps: f64 = "IPv6 received" ["fps"],
-        lost_pps: f64 = "Lost" ["fps"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        lost_pps: f64 ["fps"],
+        loss_percent: Option<f64> ["%"],
         ipv4_loss_percent: Option<f64> = "IPv4 loss" ["%"],
         ipv6_loss_percent: Option<f64> = "IPv6 loss" ["%"],
         l2_percent: Option<f64> = "Received, layer 2" ["%"],
-        out_of_order: Option<u64> = "Out of order",
-        stray: u64 = "Stray",
+        out_of_order: Option<u64>,
+        stray: u64,
     }
 }
 
@@ -90,16 +89,16 @@ columns! {
     struct FamilyRow {
         frame_size: PacketSize = "IPv4 frame size",
         ipv6_percent: f64 = "IPv6 share" ["%"],
-        family: String = "Family",
+        family: String,
         load_pps: f64 = "Load per port" ["fps"],
-        received: u64 = "Received",
-        lost: u64 = "Lost",
-        out_of_order: Option<u64> = "Out of order",
-        stray: u64 = "Stray",
-        corrupted: u64 = "Corrupted",
-        duplicated: u64 = "Duplicated",
+        received: u64,
+        lost: u64,
+        out_of_order: Option<u64>,
+        stray: u64,
+        corrupted: u64,
+        duplicated: u64,
         min_us: Option<f64> = "Minimum" ["µs"],
-        mean_us: Option<f64> = "Mean" ["µs"],
+        mean_us: Option<f64> ["µs"],
         p99_9_us: Option<f64> = "99.9 %" ["µs"],
         max_us: Option<f64> = "Maximum" ["µs"],
         mean_of_ipv4_percent: Option<f64> = "Mean, relative to pure IPv4" ["%"],
@@ -186,7 +185,8 @@ impl Method for MixedFamilies {
             let limits = pattern.limits(bed);
             let by_suite = MAX_LOAD.get(params).filter(|max| max.pps() < limits.max.pps());
             let highest = by_suite.unwrap_or(limits.max);
-            let result = trial(bed, pattern, params, "highest load", highest)?;
+            let spec = trial(bed, pattern, params, "highest load", highest)?;
+            let result = bed.trial(&spec)?;
             rates(outcome, pattern, (size, share), (throughput, bound), &result, missing.as_ref());
             // At a higher load, a router without loss may lose frames.
             let limit = if by_suite.is_some() { Some(LowerBound::MaxLoad) } else { None };
@@ -209,7 +209,8 @@ impl Method for MixedFamilies {
             };
             bed.progress(&format!("latency, {}", pattern.size_text()));
             let load = throughput.scaled(LATENCY_LOAD.get(params).0 / 100.0);
-            let result = trial(bed, pattern, params, "latency", load)?;
+            let spec = trial(bed, pattern, params, "latency", load)?;
+            let result = bed.latency_trial(&spec)?;
             let mean = latency(outcome, (size, share), load, &result, pure);
             if share == 0.0 {
                 pure = mean.map(|us| (load, us));
@@ -225,11 +226,10 @@ fn trial(
     params: &Params,
     what: &str,
     rate: FrameRate,
-) -> Result<TrialResult, TestError> {
+) -> Result<TrialSpec, TestError> {
     let purpose = format!("mixed families {}: {what}, {:.0} fps per port", pattern.size_text(), rate.pps());
     let load = Load::Constant { rate_pps: rate.pps() };
-    let spec = pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))?;
-    bed.trial(&spec)
+    pattern.trial(bed.ports(), purpose, load, TRIAL_DURATION.seconds(params))
 }
 
 fn of_family(result: &TrialResult, family: Family) -> Option<&GroupCounts> {
@@ -317,7 +317,7 @@ fn rank_loss(
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), tester_limited, capped, ..figure });
 }
 
-/// Returns the mean latency of the slower family in µs; `None` if too many frames were lost. `pure` is the latency of
+/// Returns the mean latency of the slower family in µs; `None` if too many frames were lost, or if clocks hide it. `pure` is the latency of
 /// pure IPv4 and its load.
 fn latency(
     outcome: &mut Outcome,
@@ -360,10 +360,14 @@ fn latency(
             LATENCY.curve(outcome, &series, Point { x: share, y, trial: Some(result.trial), ..Point::default() });
         }
     }
-    let slowest = slowest.filter(|_| !overloaded);
+    let hidden = hidden_latency(result, None);
+    let slowest = slowest.filter(|_| !overloaded && hidden.is_none());
     let title = format!("Mean latency with {share} % IPv6, {size}");
     let figure = MEAN_LATENCY.of(&[("size", size), ("share", &share)], title, slowest);
-    let figure = figure.because("frames were lost, so this is the latency of full queues");
+    let figure = match hidden.filter(|_| !overloaded) {
+        Some(why) => figure.beyond(why),
+        None => figure.because("frames were lost, so this is the latency of full queues"),
+    };
     outcome.ranks.push(RankFigure { load_pps: Some(load.pps()), ..figure });
     slowest
 }

@@ -16,12 +16,11 @@ use drophammer_model::outcome::{Blame, FPS_PER_PORT, Missing};
 pub struct Overload;
 
 const EXCESS: Param<Percent> =
-    Param::new("excess", "25", "25", "load above the throughput in % of it (Bradner 1989: 25 %)");
+    Param::fixed("excess", "25", "load above the throughput in % of it (Bradner 1989: 25 %)");
 const TRIAL_DURATION: Param<Duration> =
     Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
-pub(crate) const MANAGEMENT: Param<Vec<Question>> = Param::new(
+pub(crate) const MANAGEMENT: Param<Vec<Question>> = Param::fixed(
     "management",
-    "[ping]",
     "[ping]",
     "how the tester checks whether the router still answers: ICMP echo to its own address, the banner of its SSH server, GET of sysUpTime",
 );
@@ -65,34 +64,34 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One frame size. Rates are per sending port.
     struct OverloadRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
+        frame_size: PacketSize,
+        protocol: String,
         line_pps: f64 = "Maximum frame rate" ["fps"],
         ceiling_pps: Option<f64> = "Tester's ceiling" ["fps"],
-        throughput_pps: Option<f64> = "Throughput" ["fps"],
+        throughput_pps: Option<f64> ["fps"],
         overload_offered_pps: Option<f64> = "Overload, offered" ["fps"],
         overload_pps: Option<f64> = "Overload, forwarding rate" ["fps"],
         overload_loss_percent: Option<f64> = "Overload, loss" ["%"],
         flood_offered_pps: Option<f64> = "Flood, offered" ["fps"],
         flood_pps: Option<f64> = "Flood, FRMOL" ["fps"],
         flood_loss_percent: Option<f64> = "Flood, loss" ["%"],
-        at_least: Option<String> = "At least",
+        at_least: Option<String>,
     }
 }
 
 columns! {
     /// One load and kind of query.
     struct AnswerRow {
-        frame_size: PacketSize = "Frame size",
-        load: String = "Load",
-        offered_load_pps: f64 = "Offered load" ["fps"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        frame_size: PacketSize,
+        load: String,
+        offered_load_pps: f64 ["fps"],
+        loss_percent: Option<f64> ["%"],
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
         question: Option<String> = "Query",
-        over: Option<String> = "Over",
+        over: Option<String>,
         state: Option<String> = "Management",
         asked: Option<u64> = "Queries",
-        answered: Option<u64> = "Answered",
+        answered: Option<u64>,
         median_ms: Option<f64> = "Answer, median" ["ms"],
         worst_ms: Option<f64> = "Answer, worst" ["ms"],
         state_after: Option<String> = "Management, afterwards",

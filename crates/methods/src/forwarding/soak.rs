@@ -14,22 +14,20 @@ use drift::{Drift, Least, Verdict, drift};
 /// The test.
 pub struct Soak;
 
-const SIZE: Param<PacketSize> = Param::new("frame_size", "512", "512", "frame size with FCS, or a mix");
+const SIZE: Param<PacketSize> = Param::fixed("frame_size", "512", "frame size with FCS, or a mix");
 const DURATION: Param<Duration> = Param::new("duration", "2 min", "12 h", "how long the load lasts");
 const INTERVAL: Param<Duration> =
     Param::new("interval", "5 s", "60 s", "length of the trials; each trial gives one value of each quantity");
-const LOAD: Param<Percent> = Param::new("load", "90", "90", "load in % of the throughput, unless `rate` is given");
+const LOAD: Param<Percent> = Param::fixed("load", "90", "load in % of the throughput, unless `rate` is given");
 const RATE: Param<Option<FrameRate>> =
     Param::optional("rate", "load per sending port instead of a share of the throughput");
-const LEAST_DRIFT: Param<Percent> = Param::new(
+const LEAST_DRIFT: Param<Percent> = Param::fixed(
     "least_drift",
-    "5",
     "5",
     "smallest change over the whole soak, in % of the median, that counts as a drift of the rate, latency, memory or processor time",
 );
-const LEAST_LOSS: Param<Percent> = Param::new(
+const LEAST_LOSS: Param<Percent> = Param::fixed(
     "least_loss_drift",
-    "0.001",
     "0.001",
     "smallest change over the whole soak, in percentage points, that counts as a drift of the loss",
 );
@@ -84,11 +82,11 @@ columns! {
     /// One interval. Rates are per sending port.
     struct IntervalRow {
         at_s: f64 = "Middle of the interval" ["s"],
-        offered_load_pps: f64 = "Offered load" ["fps"],
-        forwarding_rate_pps: f64 = "Forwarding rate" ["fps"],
-        offered: u64 = "Offered" ["frames"],
-        lost: u64 = "Lost" ["frames"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        offered_load_pps: f64 ["fps"],
+        forwarding_rate_pps: f64 ["fps"],
+        offered: u64 ["frames"],
+        lost: u64 ["frames"],
+        loss_percent: Option<f64> ["%"],
         latency_median_us: Option<f64> = "Median latency" ["µs"],
         latency_p99_us: Option<f64> = "99 % latency" ["µs"],
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
@@ -99,16 +97,16 @@ columns! {
 columns! {
     /// One quantity over all intervals.
     struct DriftRow {
-        quantity: String = "Quantity",
-        unit: String = "Unit",
-        intervals: u64 = "Intervals",
+        quantity: String,
+        unit: String,
+        intervals: u64,
         level: f64 = "Median",
         per_hour: Option<f64> = "Slope per hour",
         per_hour_low: Option<f64> = "At least (99 %)",
         per_hour_high: Option<f64> = "At most (99 %)",
         change: f64 = "Change over the soak",
-        change_percent: Option<f64> = "Change" ["% of the median"],
-        verdict: String = "Verdict",
+        change_percent: Option<f64> ["% of the median"],
+        verdict: String,
     }
 }
 
@@ -354,10 +352,11 @@ fn loss_figure(pattern: &Pattern, loss: Option<f64>) -> RankFigure {
 }
 
 fn row(result: &TrialResult, at_s: f64, memory: u64) -> IntervalRow {
+    let hidden = hidden_latency(result, None).is_some();
     let latency = |percentile| {
         // Each group is an IP version; the slowest one counts.
         let of_groups = result.groups.iter().filter_map(|group| group.latency.percentile(percentile));
-        of_groups.max().map(|ns| ns as f64 / 1e3)
+        of_groups.max().filter(|_| !hidden).map(|ns| ns as f64 / 1e3)
     };
     IntervalRow {
         at_s,

@@ -15,7 +15,7 @@ pub struct Throughput;
 
 /// `pdr`
 pub const PDR: Param<bool> =
-    Param::new("pdr", "true", "true", "also search for the rate at 0.5 % loss, PDR(0.5%) (goal `csit` always does)");
+    Param::fixed("pdr", "true", "also search for the rate at 0.5 % loss, PDR(0.5%) (goal `csit` always does)");
 
 const NDR: FigureSpec =
     FigureSpec::higher("throughput_{size}_pps", FPS_PER_PORT, "throughput NDR(0) per sending port in fps");
@@ -43,21 +43,21 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// The throughput of one frame size. Rates are per sending port unless their heading says otherwise.
     struct ThroughputRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        theoretical_pps: f64 = "Theoretical" ["fps"],
+        frame_size: PacketSize,
+        protocol: String,
+        theoretical_pps: f64 ["fps"],
         ceiling_pps: Option<f64> = "Tester ceiling" ["fps"],
-        intended_load_pps: Option<f64> = "Intended load" ["fps"],
-        offered_load_pps: Option<f64> = "Offered load" ["fps"],
+        intended_load_pps: Option<f64> ["fps"],
+        offered_load_pps: Option<f64> ["fps"],
         throughput_pps: Option<f64> = "Throughput, NDR(0)" ["fps"],
-        upper_bound_pps: Option<f64> = "Upper bound" ["fps"],
+        upper_bound_pps: Option<f64> ["fps"],
         line_percent: Option<f64> = "Of line rate" ["%"],
-        aggregate_pps: Option<f64> = "Aggregate" ["fps"],
+        aggregate_pps: Option<f64> ["fps"],
         l1_bps: Option<f64> = "Layer 1" ["bit/s"],
         l2_bps: Option<f64> = "Layer 2" ["bit/s"],
         pdr_0_5_pps: Option<f64> = "PDR(0.5%)" ["fps"],
         pdr_0_5_conditional_pps: Option<f64> = "PDR(0.5%) conditional throughput" ["fps"],
-        trials: u64 = "Trials",
+        trials: u64,
     }
 }
 

@@ -31,9 +31,8 @@ pub const MODIFIERS: Param<Option<Vec<Modifier>>> = Param::optional(
      `filters` (RFC 2544 section 11)",
 );
 /// `filter_conditions`
-pub const FILTER_CONDITIONS: Param<u64> = Param::new(
+pub const FILTER_CONDITIONS: Param<u64> = Param::fixed(
     "filter_conditions",
-    "25",
     "25",
     "number of conditions of the modifier `filters`; the last condition permits the test frames (RFC 2544 section 11.4: 1 and 25)",
 )
@@ -78,15 +77,15 @@ pub(crate) fn named(name: String, modifier: Modifier) -> String {
 columns! {
     /// Result of the modifier of one pattern, over all its trials.
     struct ModifierRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        trials: u64 = "Trials",
+        frame_size: PacketSize,
+        protocol: String,
+        trials: u64,
         offered: u64 = "Test frames" ["frames"],
         sent: Option<u64> = "Additional frames sent" ["frames"],
         share_percent: Option<f64> = "Share of all frames" ["%"],
         forwarded: Option<u64> = "Additional frames forwarded" ["frames"],
         asked: Option<u64> = "Queries",
-        answered: Option<u64> = "Answered",
+        answered: Option<u64>,
         updates: Option<u64> = "Route changes",
         processed: Option<u64> = "Route changes re-advertised",
         matched: Option<u64> = "Matched by a filter" ["frames"],

@@ -4,7 +4,7 @@ use crate::modifiers::{FILTER_CONDITIONS, MODIFIERS};
 use crate::route_traffic;
 use crate::routed::ROUTES;
 use drophammer_model::param::{Param, Percent};
-use drophammer_model::pattern::{Direction, Distribution, ExtensionHeader, LabelOperation};
+use drophammer_model::pattern::{Direction, Distribution, ExtensionHeader, LabelOperation, MAX_LABELS};
 use drophammer_model::quantity::{FrameRate, show_duration};
 use drophammer_model::registry::ParamSpec;
 use drophammer_model::size::PacketSize;
@@ -20,9 +20,8 @@ pub const FRAME_SIZES: Param<Vec<PacketSize>> = Param::new(
     "frame sizes with FCS, or mixes (RFC 2544 section 9.1); IPv6 frames have at least 78 bytes",
 );
 /// `families`
-pub const FAMILIES: Param<Vec<Family>> = Param::new(
+pub const FAMILIES: Param<Vec<Family>> = Param::fixed(
     "families",
-    "[ipv4]",
     "[ipv4]",
     "IP versions; if both are given, each gets half of the frames unless `ipv6_share` says otherwise (RFC 5180 section 5.3)",
 );
@@ -35,16 +34,14 @@ pub const IPV6_FRAME_SIZE: Param<Option<PacketSize>> = Param::optional(
     "size or mix of IPv6 frames, if `families` names both; defaults to the size of IPv4 frames",
 );
 /// `direction`
-pub const DIRECTION: Param<Direction> = Param::new(
+pub const DIRECTION: Param<Direction> = Param::fixed(
     "direction",
-    "bidirectional",
     "bidirectional",
     "whether both ports of a pair send, at the same rate, or only the first (RFC 2544 section 14)",
 );
 /// `distribution`
-pub const DISTRIBUTION: Param<Distribution> = Param::new(
+pub const DISTRIBUTION: Param<Distribution> = Param::fixed(
     "distribution",
-    "non_meshed",
     "non_meshed",
     "ports between which frames go: pairs (first and second port), crossed pairs (first port and first port of the second half), or from every \
      port to every other port (RFC 2285 section 3.3)",
@@ -61,12 +58,12 @@ pub const LABELS: Param<Option<LabelOperation>> = Param::optional(
      frames carry no labels",
 );
 /// `label_stack`
-pub const LABEL_STACK: Param<u32> = Param::new(
+pub const LABEL_STACK: Param<u32> = Param::fixed(
     "label_stack",
     "1",
-    "1",
     "number of labels per frame, 1 to 8, if `labels` is given; they are added to the frame size",
-);
+)
+.at_most(MAX_LABELS as u64);
 /// `goal`
 pub const GOAL: Param<Goal> =
     Param::new("goal", "quick", "rfc2544", "search goal for the throughput (RFC 9971 section 4.6)");

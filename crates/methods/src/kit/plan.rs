@@ -16,6 +16,9 @@ use drophammer_model::registry::{Arrivals, TestSpec};
 use drophammer_model::suite::Params;
 use std::time::Duration;
 
+/// Longest estimate. All estimates of a run add up to less than the longest duration.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// What a test will do on one DUT.
 ///
 /// A test by frame size declares it in one expression:
@@ -163,7 +166,21 @@ impl Plan {
     /// Approximate duration, for progress before any trial has been timed. `searches` is the same as in
     /// [`Plan::trial_count`].
     pub fn estimate(&self, searches: usize) -> Duration {
-        let searching = if searches == 0 { Duration::ZERO } else { self.search * self.searched.len() as u32 };
-        Duration::from_secs_f64(self.time_s) + searching
+        let searched = if searches == 0 { 0 } else { self.searched.len() as u32 };
+        let own = Duration::from_secs_f64(self.time_s.min(LONGEST.as_secs_f64()));
+        own.saturating_add(self.search.saturating_mul(searched)).min(LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_can_be_added_up() {
+        let plan = Plan::times(&Params::default(), 64).taking(f64::from(u32::MAX) * 744.0 * 3600.0);
+        assert_eq!(plan.estimate(0), LONGEST);
+        assert!(LONGEST.checked_mul(u32::MAX).is_some());
+        assert_eq!(Plan::times(&Params::default(), 2).taking(1.5).estimate(0), Duration::from_secs(3));
     }
 }

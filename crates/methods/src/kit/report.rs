@@ -143,6 +143,25 @@ pub fn is_overloaded(results: &[TrialResult]) -> bool {
     loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT)
 }
 
+/// Why the clocks of several hosts do not show the latency of this trial, of `group` alone if it is given; `None` if they do.
+pub fn hidden_latency(result: &TrialResult, group: Option<&str>) -> Option<String> {
+    let between = result.health.between_hosts.as_ref()?;
+    let asked = |name: &&String| match group {
+        Some(group) => group == name.as_str(),
+        None => result.groups.iter().any(|group| group.group == **name),
+    };
+    let mut hidden = between.unmeasurable.iter().filter(asked);
+    let first = hidden.next()?;
+    let more = match hidden.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "the latency of {first}{more} is not measurable between these hosts: it is below the uncertainty of their clocks, or a clock is wrong; \
+         use ports of one host"
+    ))
+}
+
 /// Share of frames lost over all these trials, in %; `None` if none were offered.
 pub fn loss_percent(results: &[TrialResult]) -> Option<f64> {
     percent_of(results.iter().map(TrialResult::lost).sum(), results.iter().map(TrialResult::offered).sum())

@@ -26,30 +26,26 @@ pub const CONFORMANT: &str = "default of the profile conformant";
 pub const FAMILIES: Param<Vec<Family>> =
     Param::new("families", "[ipv4]", "[ipv4, ipv6]", "IP versions, one after the other");
 /// `table`
-pub const TABLE: Param<String> = Param::new(
+pub const TABLE: Param<String> = Param::fixed(
     "table",
-    "internet",
     "internet",
     "routes: `internet` (prefix lengths and attributes distributed as in the Internet), `uniform` (one length), or an MRT file (RFC 6396)",
 );
 /// `order`
-pub const ORDER: Param<Order> = Param::new(
+pub const ORDER: Param<Order> = Param::fixed(
     "order",
-    "clustered",
     "clustered",
     "order of the prefixes: ascending, grouped by attribute set, or each far from the previous one; a file keeps its own order",
 );
 /// `routes_per_set`
-pub const PER_SET: Param<GroupSizes> = Param::new(
+pub const PER_SET: Param<GroupSizes> = Param::fixed(
     "routes_per_set",
-    "internet",
     "internet",
     "routes that share an attribute set: a number, or `internet` for sizes as in the Internet, 6.3 on average; a file keeps its own",
 );
 /// `routes_per_update`
-pub const PER_UPDATE: Param<OrFit> = Param::new(
+pub const PER_UPDATE: Param<OrFit> = Param::fixed(
     "routes_per_update",
-    "fit",
     "fit",
     "maximum number of routes in one UPDATE message: a number, or `fit` for all routes that share attributes and fit into it",
 );

@@ -43,9 +43,8 @@ pub const RATE: Param<Option<FrameRate>> = Param::optional("rate", "load of each
 pub const LOADED: [ParamSpec; 9] = joined(&[&[LOAD.spec(), RATE.spec()], &SEARCH]);
 
 /// `frame_sizes`, in tests that have this parameter
-pub const SIZES: Param<Vec<PacketSize>> = Param::new(
+pub const SIZES: Param<Vec<PacketSize>> = Param::fixed(
     "frame_sizes",
-    "[64]",
     "[64]",
     "frame sizes with FCS, or mixes (RFC 2544 section 9.1); IPv6 frames have at least 78 bytes",
 );
@@ -54,7 +53,7 @@ pub const SPREAD: [ParamSpec; 2] = [SIZES.spec(), DISTRIBUTION.spec()];
 
 /// `frame_size`, in tests that have one trial
 pub const SIZE: Param<PacketSize> =
-    Param::new("frame_size", "64", "64", "frame size with FCS, or a mix; IPv6 frames have at least 78 bytes");
+    Param::fixed("frame_size", "64", "frame size with FCS, or a mix; IPv6 frames have at least 78 bytes");
 /// Frame size and distribution over the ports, for tests that have one trial.
 pub const SPREAD_ONE: [ParamSpec; 2] = [SIZE.spec(), DISTRIBUTION.spec()];
 

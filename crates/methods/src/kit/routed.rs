@@ -45,14 +45,14 @@ const TAKES_PER_S: f64 = 15_000.0;
 columns! {
     /// The table of one family.
     pub(crate) struct RoutedRow {
-        family: Family = "Family",
-        routes: u64 = "Routes",
-        ports: u64 = "Ports",
+        family: Family,
+        routes: u64,
+        ports: u64,
         load_s: Option<f64> = "Time to load" ["s"],
         verified: u64 = "To verify, over all ports" ["routes"],
         before_percent: Option<f64> = "Right before the test" ["%"],
         after_percent: Option<f64> = "Right after it" ["%"],
-        sessions_lost: u64 = "Sessions lost",
+        sessions_lost: u64,
     }
 }
 

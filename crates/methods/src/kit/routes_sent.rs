@@ -16,15 +16,15 @@ use drophammer_model::trial::Family;
 columns! {
     /// The routes of a test and family. A route counts each time it is sent.
     pub struct SentRow {
-        family: Family = "Family",
-        table: String = "Table",
-        order: String = "Order",
-        advertised: u64 = "Advertised" ["routes"],
+        family: Family,
+        table: String,
+        order: String,
+        advertised: u64 ["routes"],
         updates: u64 = "UPDATEs",
         sets: u64 = "Attribute sets",
         per_update: f64 = "Per UPDATE" ["routes"],
         per_set: f64 = "Per attribute set" ["routes"],
-        withdrawn: u64 = "Withdrawn" ["routes"],
+        withdrawn: u64 ["routes"],
     }
 }
 

@@ -1,8 +1,8 @@
 //! Tables of an [`Outcome`]. Columns are declared once, and rows are structs.
 
 #[doc(hidden)]
-pub use drophammer_model::outcome::Cell;
-use drophammer_model::outcome::{Column, Outcome, Row, Table};
+pub use drophammer_model::outcome::{Cell, Column};
+use drophammer_model::outcome::{Outcome, Row, Table};
 use drophammer_model::registry::TableShape;
 use drophammer_model::size::PacketSize;
 use drophammer_model::trial::Family;
@@ -88,11 +88,14 @@ impl<T: CellValue> CellValue for Option<T> {
 
 /// A row as a struct, declared by [`columns!`](crate::columns).
 pub trait Columns: Sized {
-    /// Key, heading and unit of each column, in order.
-    const COLUMNS: &'static [(&'static str, &'static str, &'static str)];
+    /// Key of each column, in order.
+    const KEYS: &'static [&'static str];
 
     /// True for each column that contains numbers.
     const NUMERIC: &'static [bool];
+
+    /// The columns, in order.
+    fn columns() -> Vec<Column>;
 
     /// The cells, in the order of the columns.
     fn into_cells(self) -> Vec<Cell>;
@@ -102,16 +105,16 @@ pub trait Columns: Sized {
 }
 
 /// Declares the columns of a table as a struct that is also a row: `key: type = "heading" ["unit"]`. The unit can be
-/// omitted.
+/// omitted. So can a heading that is the key in words, without the unit at its end: "Loss" for `loss_percent`.
 ///
 /// ```
 /// use drophammer_methods::table::{Columns, TableSpec};
 /// drophammer_methods::columns! {
 ///     /// One load.
 ///     pub struct LoadRow {
-///         load_percent: f64 = "Load" ["%"],
-///         lost: u64 = "Lost" ["frames"],
-///         remark: Option<String> = "Remark",
+///         load_percent: f64 ["%"],
+///         lost: u64 = "Lost in the router" ["frames"],
+///         remark: Option<String>,
 ///     }
 /// }
 /// const TABLE: TableSpec<LoadRow> = TableSpec::new("loss", "Loss by load");
@@ -119,27 +122,31 @@ pub trait Columns: Sized {
 /// let mut outcome = Default::default();
 /// TABLE.begin(&mut outcome);
 /// TABLE.add(&mut outcome, LoadRow { load_percent: 50.0, lost: 3, remark: None }, [], []);
+/// assert_eq!(outcome.tables[0].columns[0].title, "Load");
 /// assert_eq!(outcome.tables[0].columns[1].unit, "frames");
 /// assert_eq!(TABLE.rows(&outcome.tables)[0].lost, 3);
 /// ```
 #[macro_export]
 macro_rules! columns {
     ($(#[$doc:meta])* $vis:vis struct $name:ident {
-        $($field:ident: $type:ty = $title:literal $([$unit:literal])?),+ $(,)?
+        $($field:ident: $type:ty $(= $title:literal)? $([$unit:literal])?),+ $(,)?
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq)]
         $vis struct $name {
             $(
-                #[doc = concat!("Column \"", $title, "\"" $(, ", in ", $unit)?, ".")]
+                #[doc = concat!("Column `", stringify!($field), "`" $(, ": ", $title)? $(, ", in ", $unit)?, ".")]
                 pub $field: $type,
             )+
         }
 
         impl $crate::table::Columns for $name {
-            const COLUMNS: &'static [(&'static str, &'static str, &'static str)] =
-                &[$((stringify!($field), $title, concat!($($unit)?))),+];
+            const KEYS: &'static [&'static str] = &[$(stringify!($field)),+];
             const NUMERIC: &'static [bool] = &[$(<$type as $crate::table::CellValue>::NUMERIC),+];
+
+            fn columns() -> Vec<$crate::table::Column> {
+                vec![$($crate::table::column(stringify!($field), concat!($($title)?), concat!($($unit)?))),+]
+            }
 
             fn into_cells(self) -> Vec<$crate::table::Cell> {
                 vec![$($crate::table::CellValue::into_cell(self.$field)),+]
@@ -151,6 +158,23 @@ macro_rules! columns {
             }
         }
     };
+}
+
+/// A column. If its heading is empty, the key provides it.
+#[doc(hidden)]
+pub fn column(key: &str, heading: &str, unit: &str) -> Column {
+    if heading.is_empty() { Column::new(key, &heading_of(key), unit) } else { Column::new(key, heading, unit) }
+}
+
+/// The key in words, without the unit at its end.
+fn heading_of(key: &str) -> String {
+    const UNITS: [&str; 8] = ["pps", "rps", "bps", "percent", "s", "ms", "us", "ns"];
+    let words = key.rsplit_once('_').filter(|(_, last)| UNITS.contains(last)).map_or(key, |(words, _)| words);
+    let mut heading = words.replace('_', " ");
+    if let Some(first) = heading.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    heading
 }
 
 /// A table with rows of type `R`.
@@ -174,13 +198,13 @@ impl<R: Columns> TableSpec<R> {
 
     /// Shape of the table, available before the test has run.
     pub const fn shape(&self) -> TableShape {
-        TableShape { key: self.key, columns: R::COLUMNS, numeric: R::NUMERIC }
+        TableShape { key: self.key, columns: R::KEYS, numeric: R::NUMERIC }
     }
 
     /// Adds the empty table.
     pub fn begin(&self, outcome: &mut Outcome) {
-        let columns = R::COLUMNS.iter().map(|(key, title, unit)| Column::new(key, title, unit)).collect();
-        outcome.tables.push(Table { key: self.key.into(), title: self.title.into(), columns, rows: Vec::new() });
+        let (key, title) = (self.key.into(), self.title.into());
+        outcome.tables.push(Table { key, title, columns: R::columns(), rows: Vec::new() });
     }
 
     /// Adds a row with its trials and marks; begins the table if necessary.
@@ -218,11 +242,11 @@ mod tests {
     columns! {
         /// One column of each type.
         struct AllRow {
-            size: PacketSize = "Size",
-            family: Family = "Family",
-            rate_pps: f64 = "Rate" ["fps"],
+            size: PacketSize,
+            family: Family,
+            rate_pps: f64 ["fps"],
             frames: Option<u64> = "Frames" ["frames"],
-            remark: Option<String> = "Remark",
+            remark: Option<String> = "Why",
         }
     }
     const TABLE: TableSpec<AllRow> = TableSpec::new("all", "All");
@@ -242,15 +266,19 @@ mod tests {
         assert_eq!(TABLE.rows(&outcome.tables), [row(Some(7), None), row(None, Some("late"))]);
         let table = &outcome.tables[0];
         let shown: Vec<String> = table.columns.iter().map(|c| format!("{}|{}|{}", c.key, c.title, c.unit)).collect();
-        assert_eq!(
-            shown,
-            ["size|Size|", "family|Family|", "rate_pps|Rate|fps", "frames|Frames|frames", "remark|Remark|"]
-        );
+        assert_eq!(shown, ["size|Size|", "family|Family|", "rate_pps|Rate|fps", "frames|Frames|frames", "remark|Why|"]);
         assert_eq!(
             (table.rows[0].trials.as_slice(), table.rows[0].marks.as_slice()),
             (&[1, 2][..], &["mark".to_owned()][..])
         );
         assert_eq!(table.rows[1].cells[3], Cell::None);
+    }
+
+    #[test]
+    fn a_heading_is_the_key_without_its_unit() {
+        let keys = ["lost", "frame_size", "lost_frames", "loss_percent", "offered_load_pps", "worst_delay_us", "ms"];
+        let headings = ["Lost", "Frame size", "Lost frames", "Loss", "Offered load", "Worst delay", "Ms"];
+        assert_eq!(keys.map(heading_of), headings);
     }
 
     #[test]

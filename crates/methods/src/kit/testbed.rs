@@ -124,6 +124,8 @@ pub struct Ongoing {
     pub(crate) modifier: Option<Applied>,
     /// How its frames arrived.
     pub(crate) arrivals: Option<Arrivals>,
+    /// True during a trial whose latency is read ([`Testbed::latency_trial`]).
+    pub reads_latency: bool,
 }
 
 /// One of several DUTs that are up at the same time.
@@ -218,6 +220,18 @@ pub trait Testbed {
                 return Ok(seen);
             }
         }
+    }
+
+    /// Like [`Testbed::trial`], for a trial whose latency is read. Its limits for a router that waits for its processor
+    /// are stricter.
+    ///
+    /// # Errors
+    /// Errors of [`Testbed::run`].
+    fn latency_trial(&mut self, spec: &TrialSpec) -> Result<TrialResult, TestError> {
+        self.known().ongoing.reads_latency = true;
+        let result = self.trial(spec);
+        self.known().ongoing.reads_latency = false;
+        result
     }
 
     /// Runs a load as a trial ([`Testbed::run`]), with the modifier of the running pattern if it has one.

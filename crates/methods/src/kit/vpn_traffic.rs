@@ -26,13 +26,12 @@ pub const NEEDS: &[Need] = &[Need::Vrfs, Need::Ospf, Need::Ldp];
 pub const VRFS: Param<Option<u32>> =
     Param::optional("vrfs", "number of VRFs, divided among the customer ports; default: all");
 /// `routes`
-pub const ROUTES: Param<u32> = Param::new("routes", "100", "100", ROUTES_HELP);
+pub const ROUTES: Param<u32> = Param::fixed("routes", "100", ROUTES_HELP);
 /// Help of `routes`.
 pub const ROUTES_HELP: &str = "routes of each VRF: half of them behind its CE router, half at its remote site; further sites have as many as each of these";
 /// `families`
-pub const FAMILIES: Param<Vec<Family>> = Param::new(
+pub const FAMILIES: Param<Vec<Family>> = Param::fixed(
     "families",
-    "[ipv4]",
     "[ipv4]",
     "families of the routes of VRFs, VPN-IPv4 and VPN-IPv6 (RFC 4659); `routes` are those of each family",
 );
@@ -47,17 +46,15 @@ drophammer_model::choice! {
 }
 
 /// `mesh`
-pub const MESH: Param<Mesh> = Param::new(
+pub const MESH: Param<Mesh> = Param::fixed(
     "mesh",
-    "pairs",
     "pairs",
     "sites between which frames go: each CE router and the remote site of its VRF (`pairs`), or also the CE routers of a VRF, which \
      are behind ports with `sites_of` (`partial`)",
 );
 /// `frame_size`
-pub const SIZE: Param<PacketSize> = Param::new(
+pub const SIZE: Param<PacketSize> = Param::fixed(
     "frame_size",
-    "64",
     "64",
     "frame size with FCS, or a mix, without the VLAN tag and the labels, which are added; IPv6 frames have at least 78 bytes",
 );
@@ -75,9 +72,8 @@ pub const INSTALL: Param<Duration> = Param::new(
     "time for the forwarding plane to follow the routing table; until then, traffic with loss is repeated",
 );
 /// `check_rate`
-pub const CHECK_RATE: Param<FrameRate> = Param::new(
+pub const CHECK_RATE: Param<FrameRate> = Param::fixed(
     "check_rate",
-    "5 kfps",
     "5 kfps",
     "load of each port for the check of every route, below the router's throughput",
 );
@@ -93,8 +89,8 @@ columns! {
         vrf: String = "VRF",
         way: String = "Direction",
         arrived: String = "Arrived at",
-        is: String = "Is",
-        frames: u64 = "Frames",
+        is: String,
+        frames: u64,
     }
 }
 
@@ -409,11 +405,27 @@ pub fn arrived(result: &TrialResult) -> String {
     result.groups.iter().filter(|group| group.lost > 0).map(text).collect::<Vec<_>>().join("; ")
 }
 
-/// Notes routes in a wrong VRF, and returns their number.
+/// Notes routes in a wrong VRF, and returns the number of their advertisements.
 pub fn note_leaked_routes(outcome: &mut Outcome, seen: &VpnRoutesSeen) -> u64 {
     if seen.leaked > 0 {
         let named = seen.leaks.join("; ");
-        note(outcome, format!("{} routes were advertised to a router of another VRF: {named}.", seen.leaked));
+        let text = format!("Advertisements of routes to a router of another VRF: {} ({named}).", seen.leaked);
+        note(outcome, text);
     }
     seen.leaked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaked_route_counts_at_each_advertisement() {
+        let leaks = vec!["10.0.0.0/24 of v1 has the route target of v2".to_owned()];
+        let (mut outcome, seen) = (Outcome::default(), VpnRoutesSeen { leaked: 3, leaks, ..VpnRoutesSeen::default() });
+        assert_eq!(note_leaked_routes(&mut outcome, &seen), 3);
+        let text =
+            "Advertisements of routes to a router of another VRF: 3 (10.0.0.0/24 of v1 has the route target of v2).";
+        assert_eq!(outcome.notes, [text]);
+    }
 }

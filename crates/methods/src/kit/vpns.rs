@@ -101,7 +101,8 @@ pub struct VpnRoutesSeen {
     /// Routes with the prefixes of CE routers that CE routers received. Most routers advertise routes of a neighbour back to it; frames
     /// show whether they are of another VRF.
     pub returned: u64,
-    /// Routes that a router received although they belong to another VRF, or to none.
+    /// Advertisements that a router received of routes that belong to another VRF, or to none. A route that is advertised again, or to
+    /// another router, counts again.
     pub leaked: u64,
     /// The first of these, as text.
     pub leaks: Vec<String>,

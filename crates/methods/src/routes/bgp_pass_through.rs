@@ -31,12 +31,12 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// All advertisements, or all withdrawals.
     struct ChangeRow {
-        family: Family = "Family",
-        change: String = "Change",
-        samples: u64 = "Samples",
+        family: Family,
+        change: String,
+        samples: u64,
         min_ms: Option<f64> = "Minimum" ["ms"],
-        median_ms: Option<f64> = "Median" ["ms"],
-        mean_ms: f64 = "Mean" ["ms"],
+        median_ms: Option<f64> ["ms"],
+        mean_ms: f64 ["ms"],
         p99_ms: Option<f64> = "99 %" ["ms"],
         max_ms: Option<f64> = "Maximum" ["ms"],
     }

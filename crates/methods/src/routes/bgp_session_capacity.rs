@@ -33,7 +33,7 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One step.
     struct StepRow {
-        sessions: u64 = "Sessions",
+        sessions: u64,
         step_s: f64 = "Time for the step" ["s"],
         slowest_s: Option<f64> = "Slowest session" ["s"],
         lost: u64 = "Sessions lost",

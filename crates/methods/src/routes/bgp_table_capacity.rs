@@ -12,7 +12,7 @@ use drophammer_model::routes::AfiSafi;
 /// The test.
 pub struct BgpTableCapacity;
 
-const STEP: Param<u32> = Param::new("step", "40000", "40000", "routes added per step");
+const STEP: Param<u32> = Param::fixed("step", "40000", "routes added per step");
 const MAX_ROUTES: Param<u32> =
     Param::new("max_routes", "200000", "2400000", "number of routes at which the test ends in any case");
 const HOLD: Param<Duration> = Param::new("hold", "1 s", "120 s", "how long the last full table must stay");
@@ -48,13 +48,13 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One step.
     struct StepRow {
-        family: Family = "Family",
-        routes: u64 = "Routes",
+        family: Family,
+        routes: u64,
         verified: u64 = "Verified at peer 2",
-        missing: u64 = "Missing",
+        missing: u64,
         wrong: u64 = "Wrong attributes",
         step_s: f64 = "Time for the step" ["s"],
-        rate_rps: Option<f64> = "Rate" ["routes/s"],
+        rate_rps: Option<f64> ["routes/s"],
         tester_s: Option<f64> = "Tester alone" ["s"],
         memory_mib: Option<f64> = "DUT memory" ["MiB"],
         cpu_s: Option<f64> = "DUT processor time" ["s"],

@@ -33,13 +33,13 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One dump. Times count from the establishment of the session.
     struct DumpRow {
-        family: Family = "Family",
-        repeat: u64 = "Repeat",
-        routes: u64 = "Routes",
-        missing: u64 = "Missing",
+        family: Family,
+        repeat: u64,
+        routes: u64,
+        missing: u64,
         first_s: Option<f64> = "First route after" ["s"],
         last_s: Option<f64> = "Last route after" ["s"],
-        rate_rps: Option<f64> = "Rate" ["routes/s"],
+        rate_rps: Option<f64> ["routes/s"],
     }
 }
 

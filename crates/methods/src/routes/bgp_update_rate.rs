@@ -13,7 +13,7 @@ pub struct BgpUpdateRate;
 
 const ROUTES: Param<u32> = Param::new("routes", "20000", "200000", "number of routes in the table that changes");
 const FIRST_RATE: Param<u32> =
-    Param::new("first_rate", "5000", "5000", "changes per second at first; doubled while the router keeps up");
+    Param::fixed("first_rate", "5000", "changes per second at first; doubled while the router keeps up");
 const MAX_RATE: Param<u32> = Param::new("max_rate", "320000", "5000000", "changes per second at which the test ends");
 const DURATION: Param<Duration> = Param::new("duration", "1 s", "30 s", "time at each rate");
 const LAG: Param<Duration> =
@@ -56,14 +56,14 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One train of changes.
     struct TrainRow {
-        family: Family = "Family",
-        intended_rps: u64 = "Intended" ["changes/s"],
-        sent_rps: f64 = "Sent" ["changes/s"],
-        changes: u64 = "Changes",
+        family: Family,
+        intended_rps: u64 ["changes/s"],
+        sent_rps: f64 ["changes/s"],
+        changes: u64,
         lag_ms: f64 = "Behind at the end" ["ms"],
         held_ms: f64 = "Held back by the router" ["ms"],
         late_ms: f64 = "Tester late" ["ms"],
-        kept_up: String = "Kept up",
+        kept_up: String,
     }
 }
 

@@ -18,7 +18,7 @@ pub struct ConvergenceSkyline;
 
 const ROUTES: Param<u32> = Param::new("routes", "50000", "200000", "routes of the table");
 const INTERVAL: Param<Duration> = Param::new("interval", "3 s", "60 s", "time between two changes");
-const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "how often the table is advertised and withdrawn");
+const CYCLES: Param<u32> = Param::fixed("cycles", "3", "how often the table is advertised and withdrawn");
 const BIN: Param<Duration> = Param::new(
     "bin",
     "20 ms",
@@ -83,16 +83,16 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One advertisement or withdrawal of the table.
     struct EventRow {
-        family: Family = "Family",
-        event: String = "Event",
-        routes: u64 = "Routes",
+        family: Family,
+        event: String,
+        routes: u64,
         first_s: Option<f64> = "First route after" ["s"],
         last_s: Option<f64> = "Last route after" ["s"],
-        rate_rps: Option<f64> = "Rate" ["routes/s"],
+        rate_rps: Option<f64> ["routes/s"],
         after_frames: Option<u64> = "Wrong frames after the last route" ["frames"],
         rate_pps: Option<f64> = "Forwarding rate at the end" ["fps"],
         of_throughput_percent: Option<f64> = "Share of throughput" ["%"],
-        resolution_s: f64 = "Resolution" ["s"],
+        resolution_s: f64 ["s"],
     }
 }
 

@@ -22,9 +22,8 @@ drophammer_model::choice! {
     }
 }
 
-const PROTOCOL: Param<Protocol> = Param::new(
+const PROTOCOL: Param<Protocol> = Param::fixed(
     "protocol",
-    "ospf",
     "ospf",
     "`ospf`: the P router advertises and withdraws prefixes, and IP packets go to them; `ldp`: it advertises and withdraws labels for known \
      prefixes, and packets with the router's labels go to them",
@@ -79,17 +78,17 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// The times of one change.
     struct ChangeRow {
-        change: String = "Change",
-        prefixes: u64 = "Prefixes",
-        not_followed: u64 = "Not followed",
+        change: String,
+        prefixes: u64,
+        not_followed: u64,
         unclear: u64 = "Without a time",
         min_ms: Option<f64> = "Minimum" ["ms"],
-        median_ms: Option<f64> = "Median" ["ms"],
+        median_ms: Option<f64> ["ms"],
         p99_ms: Option<f64> = "99 %" ["ms"],
         max_ms: Option<f64> = "Maximum" ["ms"],
-        resolution_ms: f64 = "Resolution" ["ms"],
+        resolution_ms: f64 ["ms"],
         rate_pps: f64 = "Load" ["fps"],
-        lost: u64 = "Lost" ["frames"],
+        lost: u64 ["frames"],
         moved: u64 = "By the second port" ["frames"],
         stray: u64 = "Arrived at a wrong port" ["frames"],
         duplicated: u64 = "Duplicates" ["frames"],
@@ -108,6 +107,9 @@ const PLOT: PlotSpec<'static> = PlotSpec::new(
 .logarithmic();
 /// Maximum number of points of a curve.
 const POINTS: usize = 500;
+/// Why there is no time of a withdrawal.
+const FEW: &str =
+    "some prefixes got fewer than two frames after the withdrawal: raise `rate` or `window`, or lower `prefixes`";
 /// Traffic runs for this long before a change, in seconds: longer than MinLSArrival (RFC 2328 appendix B), during which the router may
 /// ignore a new instance of an LSA.
 const BEFORE_S: f64 = 1.5;
@@ -202,6 +204,7 @@ fn appear(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, case: &
         sorted_s: outage.sorted_s,
         wrong: outage.unreachable,
         unclear: outage.early.len() + outage.unsent,
+        few: false,
         whole,
     };
     followed.report(outcome, case, "advertised", &ran);
@@ -241,6 +244,8 @@ struct Followed {
     wrong: Vec<u32>,
     /// Number of other prefixes, whose frames show no time.
     unclear: usize,
+    /// True if some of these got too few frames after the change.
+    few: bool,
     /// True if every prefix has a time.
     whole: bool,
 }
@@ -248,23 +253,29 @@ struct Followed {
 /// What the frames to a prefix show about its withdrawal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
-    /// Its last frame arrived, or no other was lost.
+    /// Its last frame arrived.
     Stays,
     /// All frames from one on were lost: this time after the withdrawal, in seconds.
     Gone(f64),
-    /// Frames were lost before others arrived, or before the withdrawal, or it is not known which ones were lost.
+    /// Frames were lost before others arrived, or before the withdrawal, or only the last one was lost, or it is not known which ones
+    /// were lost.
     Unclear,
+    /// It may have got fewer than two frames after the withdrawal.
+    Few,
 }
 
 /// The fate of prefix `i`, which got `each_pps` frames per second and was withdrawn `at_s` after the first departure.
 fn fate(counts: &DestinationCounts, i: usize, each_pps: f64, at_s: f64) -> Fate {
     const NEVER: u32 = DestinationCounts::NEVER;
     let (offered, received, lost) = (counts.offered[i], counts.received[i], counts.lost(i));
+    if f64::from(offered) < (at_s * each_pps).ceil() + 2.0 {
+        return Fate::Few;
+    }
     let (first_us, last_us) = match (counts.first_lost_us.get(i), counts.last_lost_us.get(i)) {
-        (Some(first), Some(last)) if offered > 0 => (*first, *last),
+        (Some(first), Some(last)) => (*first, *last),
         _ => return Fate::Unclear,
     };
-    if lost <= 1 {
+    if lost == 0 {
         return Fate::Stays;
     }
     // The largest value also stands for all later times.
@@ -275,6 +286,10 @@ fn fate(counts: &DestinationCounts, i: usize, each_pps: f64, at_s: f64) -> Fate 
     let last = ((f64::from(last_us) + 1.0) * each_pps / 1e6) as u32;
     if last.saturating_add(1) < offered {
         return Fate::Stays;
+    }
+    // One frame may be lost by chance.
+    if lost == 1 {
+        return Fate::Unclear;
     }
     // All frames after the first lost frame were lost, and the first lost frame was sent after the withdrawal.
     let rounds = (f64::from(last_us.saturating_sub(first_us)) * each_pps / 1e6).round();
@@ -288,12 +303,15 @@ fn fate(counts: &DestinationCounts, i: usize, each_pps: f64, at_s: f64) -> Fate 
 
 impl Followed {
     fn withdrawn(counts: &DestinationCounts, each_pps: f64, at_s: f64) -> Followed {
-        let mut followed = Followed { sorted_s: Vec::new(), wrong: Vec::new(), unclear: 0, whole: false };
+        let mut followed = Followed { sorted_s: Vec::new(), wrong: Vec::new(), unclear: 0, few: false, whole: false };
         for index in 0..counts.offered.len() {
             match fate(counts, index, each_pps, at_s) {
                 Fate::Stays => followed.wrong.push(index as u32),
                 Fate::Gone(s) => followed.sorted_s.push(s),
-                Fate::Unclear => followed.unclear += 1,
+                other @ (Fate::Unclear | Fate::Few) => {
+                    followed.unclear += 1;
+                    followed.few |= other == Fate::Few;
+                }
             }
         }
         followed.sorted_s.sort_by(f64::total_cmp);
@@ -370,13 +388,16 @@ impl Followed {
             (None, true) => "frames to some prefixes show no time: they arrived or were lost before the change, or were lost by chance".into(),
         };
         let measured = self.whole && ran.lost_sessions().is_none();
+        // The router did nothing wrong that these frames would show.
+        let few = self.few && self.wrong.is_empty() && ran.lost_sessions().is_none();
         for (spec, word, share) in [(&figures[0], "median", 0.5), (&figures[1], "max", 1.0)] {
             let value = self.percentile_s(share).filter(|_| measured).map(|s| s * 1e3);
             let title =
                 format!("{title}, {} prefixes, {word}, {}", thousands(case.plan.prefixes.into()), case.protocol);
             let figure = spec.by(resolution_ms(case)).of(&[("protocol", &case.protocol)], title, value);
             let tester_limited = value.is_some() && self.tester_limited(share, ran);
-            outcome.ranks.push(RankFigure { tester_limited, ..figure.because(why.clone()) });
+            let figure = RankFigure { tester_limited, ..figure };
+            outcome.ranks.push(if few { figure.beyond(FEW) } else { figure.because(why.clone()) });
         }
     }
 }
@@ -393,26 +414,32 @@ mod tests {
     #[test]
     fn percentiles_are_times_of_prefixes() {
         let sorted_s: Vec<f64> = (1..=100).map(|n| f64::from(n) / 1e3).collect();
-        let all = Followed { sorted_s, wrong: Vec::new(), unclear: 0, whole: true };
+        let all = Followed { sorted_s, wrong: Vec::new(), unclear: 0, few: false, whole: true };
         let of = |share| (all.percentile_s(share).unwrap() * 1e3).round();
         assert_eq!([0.0, 0.5, 0.99, 1.0].map(of), [1.0, 50.0, 99.0, 100.0]);
-        let none = Followed { sorted_s: Vec::new(), wrong: Vec::new(), unclear: 0, whole: true };
+        let none = Followed { sorted_s: Vec::new(), wrong: Vec::new(), unclear: 0, few: false, whole: true };
         assert_eq!(none.percentile_s(0.5), None);
     }
 
-    /// 40 frames to each of two prefixes, ten per second each; the second one gets the given frames: '.' arrives, 'x' is lost.
-    fn fate_of(frames: &str) -> Fate {
+    /// The counts of two prefixes that get ten frames per second each. Those of the first one arrive; those of the second one are
+    /// given: '.' arrives, 'x' is lost.
+    fn counts_of(frames: &str) -> DestinationCounts {
         let lost = frames.bytes().enumerate().filter(|(_, frame)| *frame == b'x');
         let lost_us: Vec<u32> = lost.map(|(round, _)| round as u32 * 100_000 + 50_000).collect();
         let edge = |us: Option<&u32>| vec![DestinationCounts::NEVER, us.copied().unwrap_or(DestinationCounts::NEVER)];
         let all = frames.len() as u32;
-        let counts = DestinationCounts {
+        DestinationCounts {
             offered: vec![all; 2],
             received: vec![all, all - lost_us.len() as u32],
             first_lost_us: edge(lost_us.first()),
             last_lost_us: edge(lost_us.last()),
             ..DestinationCounts::default()
-        };
+        }
+    }
+
+    /// The fate of the second prefix, which is withdrawn after 15 frames.
+    fn fate_of(frames: &str) -> Fate {
+        let counts = counts_of(frames);
         assert_eq!(fate(&counts, 0, 10.0, 1.5), Fate::Stays);
         fate(&counts, 1, 10.0, 1.5)
     }
@@ -426,12 +453,27 @@ mod tests {
         assert_eq!(fate_of(&runs(&[(".", 14), ("x", 26)])), Fate::Gone(0.0));
         // Never withdrawn.
         assert_eq!(fate_of(&runs(&[(".", 20), ("x", 4), (".", 16)])), Fate::Stays);
-        assert_eq!(fate_of(&runs(&[(".", 39), ("x", 1)])), Fate::Stays);
+        assert_eq!(fate_of(&runs(&[(".", 20), ("x", 1), (".", 19)])), Fate::Stays);
+        // The last frame was lost by chance, or the prefix was withdrawn just before.
+        assert_eq!(fate_of(&runs(&[(".", 39), ("x", 1)])), Fate::Unclear);
         // A chance loss, then withdrawn: the number of frames that arrived would make the router faster.
         assert_eq!(fate_of(&runs(&[(".", 5), ("x", 1), (".", 12), ("x", 22)])), Fate::Unclear);
         assert_eq!(fate_of(&runs(&[(".", 16), ("x", 1), (".", 1), ("x", 22)])), Fate::Unclear);
         // Not forwarded to before the withdrawal.
         assert_eq!(fate_of(&runs(&[(".", 10), ("x", 30)])), Fate::Unclear);
         assert_eq!(fate_of(&runs(&[("x", 40)])), Fate::Unclear);
+    }
+
+    #[test]
+    fn one_frame_after_the_withdrawal_shows_nothing() {
+        let before = ".".repeat(15);
+        let of = |after: &str| {
+            let followed = Followed::withdrawn(&counts_of(&format!("{before}{after}")), 10.0, 1.5);
+            (followed.wrong.len(), followed.sorted_s.len(), followed.unclear, followed.few)
+        };
+        for after in ["", ".", "x"] {
+            assert_eq!(of(after), (0, 0, 2, true), "{after:?}");
+        }
+        assert_eq!(of("xx"), (1, 1, 0, false));
     }
 }

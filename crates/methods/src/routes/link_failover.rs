@@ -23,9 +23,8 @@ drophammer_model::choice! {
 }
 
 const ROUTES: Param<u32> = Param::new("routes", "10000", "200000", "routes with a second path");
-const FAILURE: Param<Failure> = Param::new(
+const FAILURE: Param<Failure> = Param::fixed(
     "failure",
-    "link",
     "link",
     "what fails: the link, as if a cable was pulled, or the BGP session, by a NOTIFICATION",
 );

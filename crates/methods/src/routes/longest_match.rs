@@ -19,7 +19,7 @@ pub struct LongestMatch;
 const ROUTES: Param<u32> = Param::new("routes", "20000", "200000", "routes of the table");
 const COVERING: Param<u32> =
     Param::new("covering", "5000", "50000", "maximum number of shorter masks that cover routes of the table");
-const SHORTER_BY: Param<u32> = Param::new("shorter_by", "2", "2", "bits by which a covering mask is shorter");
+const SHORTER_BY: Param<u32> = Param::fixed("shorter_by", "2", "bits by which a covering mask is shorter");
 const FRAMES_PER_ROUTE: Param<u32> = Param::new("frames_per_route", "5", "20", "frames to each route per trial");
 
 const WRONG: FigureSpec = FigureSpec::lower_by_difference(
@@ -60,15 +60,15 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// Traffic in one state of the table.
     struct MatchRow {
-        family: Family = "Family",
-        frame_size: PacketSize = "Frame size",
+        family: Family,
+        frame_size: PacketSize,
         state: String = "Routes held",
         routes: u64 = "Target routes",
-        offered: u64 = "Offered" ["frames"],
+        offered: u64 ["frames"],
         right: u64 = "Arrived at the right port" ["frames"],
         wrong: u64 = "Arrived at the other port" ["frames"],
-        lost: u64 = "Lost" ["frames"],
-        load_pps: f64 = "Load" ["fps"],
+        lost: u64 ["frames"],
+        load_pps: f64 ["fps"],
         rate_pps: f64 = "Forwarding rate" ["fps"],
         of_throughput_percent: Option<f64> = "Share of throughput" ["%"],
         of_baseline_percent: Option<f64> = "Share of rate with the table alone" ["%"],

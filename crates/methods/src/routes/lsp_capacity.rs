@@ -29,13 +29,12 @@ const REFRESH: Param<Duration> = Param::new(
     "30 s",
     "refresh period of both ends (RFC 2205 section 3.7); each step is held for 3.5 periods",
 );
-const REFRESH_REDUCTION: Param<Vec<Reduction>> = Param::new(
+const REFRESH_REDUCTION: Param<Vec<Reduction>> = Param::fixed(
     "refresh_reduction",
-    "[off, on]",
     "[off, on]",
     "whether the ends support refresh reduction (RFC 2961); the test runs once for each",
 );
-const FRAMES: Param<u32> = Param::new("frames_per_lsp", "7", "7", "frames over each LSP while a step is held");
+const FRAMES: Param<u32> = Param::fixed("frames_per_lsp", "7", "frames over each LSP while a step is held");
 const TRIED: Param<u32> = Param::new(
     "tried_lsps",
     "2000",
@@ -44,7 +43,7 @@ const TRIED: Param<u32> = Param::new(
 )
 .at_most(MOST_FLOWS as u64);
 const FRAME_SIZE: Param<PacketSize> =
-    Param::new("frame_size", "128", "128", "frame size with FCS; the label is added to it");
+    Param::fixed("frame_size", "128", "frame size with FCS; the label is added to it");
 const PATIENCE: Param<Duration> =
     Param::new("patience", "5 s", "60 s", "wait for the LSPs of a step after the last one was requested");
 
@@ -82,14 +81,14 @@ columns! {
     /// One step.
     struct StepRow {
         reduction: String = "Refresh reduction",
-        requested: u64 = "Requested",
-        up: u64 = "Up",
+        requested: u64,
+        up: u64,
         lost_lsps: u64 = "Went down",
-        tried: u64 = "Tried",
-        forwarding: u64 = "Forwarding",
+        tried: u64,
+        forwarding: u64,
         frames: u64 = "Offered" ["frames"],
-        lost: u64 = "Lost" ["frames"],
-        tries: u64 = "Tries",
+        lost: u64 ["frames"],
+        tries: u64,
         set_up_rate: Option<f64> = "Set-up rate" ["LSPs/s"],
         refreshes_mps: Option<f64> = "Refresh messages" ["messages/s"],
         refreshes_bps: Option<f64> = "Refresh bytes" ["bytes/s"],

@@ -18,7 +18,7 @@ const MAX_ROUTES: Param<u32> =
     Param::new("max_routes", "100000", "1000000", "number of routes at which the test ends in any case");
 const FRAMES_PER_ROUTE: Param<u32> = Param::new("frames_per_route", "2", "5", "frames to each route after each step");
 const RATE: Param<FrameRate> =
-    Param::new("rate", "50 kfps", "50 kfps", "load of the sending port, below the router's throughput");
+    Param::fixed("rate", "50 kfps", "load of the sending port, below the router's throughput");
 const INSTALL: Param<Duration> = Param::new(
     "install",
     "10 s",
@@ -69,15 +69,15 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One step.
     struct StepRow {
-        family: Family = "Family",
-        routes: u64 = "Routes",
+        family: Family,
+        routes: u64,
         verified: u64 = "Verified at peer 2",
         fib: Option<u64> = "In the forwarding plane",
         advertise_s: Option<f64> = "Re-advertised after" ["s"],
         forward_s: Option<f64> = "Forwarded to after" ["s"],
         exact_s: Option<f64> = "Uncertainty" ["s"],
-        offered: Option<u64> = "Offered" ["frames"],
-        lost: Option<u64> = "Lost" ["frames"],
+        offered: Option<u64> ["frames"],
+        lost: Option<u64> ["frames"],
         stray: Option<u64> = "Arrived at a wrong port" ["frames"],
         unreachable: Option<u64> = "Unreachable routes",
         memory_mib: Option<f64> = "DUT memory" ["MiB"],

@@ -20,9 +20,8 @@ use std::ops::Range;
 pub struct RouteFiltering;
 
 const ROUTES: Param<u32> = Param::new("routes", "2000", "200000", "routes of the table, half of which are filtered");
-const ACTIONS: Param<Vec<Action>> = Param::new(
+const ACTIONS: Param<Vec<Action>> = Param::fixed(
     "actions",
-    "[allow, deny, both]",
     "[allow, deny, both]",
     "what the rules do: allow half of the routes, deny this half, or allow one half and deny the other",
 );
@@ -62,35 +61,35 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One filter, or none. Rates are per sending port.
     struct FilteringRow {
-        family: Family = "Family",
-        frame_size: PacketSize = "Frame size",
-        filter_at: Option<String> = "Filter at",
-        action: Option<String> = "Action",
-        rules: u64 = "Rules",
-        routes: u64 = "Routes",
-        load_pps: f64 = "Load" ["fps"],
+        family: Family,
+        frame_size: PacketSize,
+        filter_at: Option<String>,
+        action: Option<String>,
+        rules: u64,
+        routes: u64,
+        load_pps: f64 ["fps"],
         rate_pps: f64 = "Forwarding rate" ["fps"],
         of_throughput_percent: Option<f64> = "Share of throughput" ["%"],
         of_baseline_percent: Option<f64> = "Share of rate without filters" ["%"],
-        expected_percent: f64 = "Expected" ["%"],
+        expected_percent: f64 ["%"],
         latency_p50_us: Option<f64> = "Median latency" ["µs"],
         latency_percent: Option<f64> = "Share of latency without filters" ["%"],
         permitted: u64 = "Offered, permitted" ["frames"],
         permitted_lost: u64 = "Lost, permitted" ["frames"],
         denied: u64 = "Offered, denied" ["frames"],
-        leaked: u64 = "Leaked" ["frames"],
+        leaked: u64 ["frames"],
     }
 }
 
 columns! {
     /// Frames to one route that passed although a filter denies them.
     struct LeakRow {
-        family: Family = "Family",
-        frame_size: PacketSize = "Frame size",
-        filter_at: String = "Filter at",
-        action: String = "Action",
-        route: String = "Route",
-        frames: u64 = "Frames" ["frames"],
+        family: Family,
+        frame_size: PacketSize,
+        filter_at: String,
+        action: String,
+        route: String,
+        frames: u64 ["frames"],
     }
 }
 

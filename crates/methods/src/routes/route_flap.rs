@@ -20,7 +20,7 @@ const ROUTES: Param<u32> = Param::new("routes", "40000", "200000", "routes in to
 const FLAPPED_ROUTES: Param<u32> =
     Param::new("flapped", "10000", "50000", "routes that are withdrawn and advertised again");
 const INTERVAL: Param<Duration> = Param::new("interval", "2 s", "30 s", "time between two changes");
-const CYCLES: Param<u32> = Param::new("cycles", "3", "3", "how often routes are withdrawn and advertised again");
+const CYCLES: Param<u32> = Param::fixed("cycles", "3", "how often routes are withdrawn and advertised again");
 const BIN: Param<Duration> = Param::new("bin", "50 ms", "1 s", "width of time bins");
 
 const STABLE_LOSS: [FigureSpec; 2] = [
@@ -64,13 +64,13 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// Stable or flapped paths, over the whole trial.
     struct PathsRow {
-        family: Family = "Family",
-        paths: String = "Paths",
-        routes: u64 = "Routes",
-        offered: u64 = "Offered" ["frames"],
-        received: u64 = "Received" ["frames"],
-        lost: u64 = "Lost" ["frames"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        family: Family,
+        paths: String,
+        routes: u64,
+        offered: u64 ["frames"],
+        received: u64 ["frames"],
+        lost: u64 ["frames"],
+        loss_percent: Option<f64> ["%"],
         alternate: u64 = "Over alternate paths" ["frames"],
         lowest_pps: Option<f64> = "Lowest rate" ["fps"],
         mean_pps: Option<f64> = "Mean rate" ["fps"],
@@ -81,13 +81,13 @@ columns! {
 columns! {
     /// One withdrawal or advertisement.
     struct EventRow {
-        family: Family = "Family",
-        event: String = "Event",
-        at_s: f64 = "At" ["s"],
+        family: Family,
+        event: String,
+        at_s: f64 ["s"],
         stable_lost: Option<u64> = "Lost on stable paths" ["frames"],
         flapped_lost: Option<u64> = "Lost on flapped paths" ["frames"],
         outage_s: Option<f64> = "Last loss on flapped paths after" ["s"],
-        resolution_s: f64 = "Resolution" ["s"],
+        resolution_s: f64 ["s"],
     }
 }
 

@@ -220,25 +220,25 @@ impl<'a> Judge<'a> {
 columns! {
     /// The outages of one case.
     pub struct OutageRow {
-        case: String = "Case",
-        routes: u64 = "Routes",
+        case: String,
+        routes: u64,
         unreachable: u64 = "Unreachable at the end",
         min_ms: Option<f64> = "Minimum" ["ms"],
-        median_ms: Option<f64> = "Median" ["ms"],
+        median_ms: Option<f64> ["ms"],
         p99_ms: Option<f64> = "99 %" ["ms"],
         max_ms: Option<f64> = "Maximum" ["ms"],
         loss_derived_ms: f64 = "Loss-derived" ["ms"],
-        resolution_ms: f64 = "Resolution" ["ms"],
+        resolution_ms: f64 ["ms"],
         rate_pps: f64 = "Load" ["fps"],
         duplicated: u64 = "Duplicates" ["frames"],
-        reordered: Option<u64> = "Reordered" ["frames"],
+        reordered: Option<u64> ["frames"],
     }
 }
 
 columns! {
     /// A route that stayed unreachable.
     pub struct UnreachableRow {
-        prefix: String = "Prefix",
+        prefix: String,
     }
 }
 

@@ -16,12 +16,8 @@ use std::ops::Range;
 /// The test.
 pub struct VpnRouteFlap;
 
-const FLAPPED_ROUTES: Param<Percent> = Param::new(
-    "flapped",
-    "6.25",
-    "6.25",
-    "share of all routes that flaps, in per cent: the last routes of each CE router",
-);
+const FLAPPED_ROUTES: Param<Percent> =
+    Param::fixed("flapped", "6.25", "share of all routes that flaps, in per cent: the last routes of each CE router");
 /// Like `routes` of [`vpn_traffic::ROUTES`], with the number of the document.
 const ROUTES: Param<u32> = Param::new("routes", "100", "10000", vpn_traffic::ROUTES_HELP);
 const WITHDRAW_AT: Param<Duration> =
@@ -30,7 +26,7 @@ const AWAY: Param<Duration> = Param::new("away", "10 s", "100 s", "time after wh
 const RETURN: Param<Duration> =
     Param::new("return", "15 s", "140 s", "time after that for which traffic is still sent");
 const RATE: Param<FrameRate> =
-    Param::new("rate", "5 kfps", "5 kfps", "load of each port, below the throughput that `vpn_scale` finds");
+    Param::fixed("rate", "5 kfps", "load of each port, below the throughput that `vpn_scale` finds");
 const BIN: Param<Duration> = Param::new("bin", "100 ms", "1 s", "width of time bins");
 
 const STABLE_LOSS: FigureSpec = FigureSpec::lower_by_difference(
@@ -82,13 +78,13 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// The frames on some paths to one port, over the whole trial.
     struct PathsRow {
-        paths: String = "Paths",
+        paths: String,
         port: String = "To port",
-        routes: u64 = "Routes",
-        offered: u64 = "Offered" ["frames"],
-        received: u64 = "Received" ["frames"],
-        lost: u64 = "Lost" ["frames"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        routes: u64,
+        offered: u64 ["frames"],
+        received: u64 ["frames"],
+        lost: u64 ["frames"],
+        loss_percent: Option<f64> ["%"],
         lowest_pps: Option<f64> = "Lowest rate" ["fps"],
         mean_pps: Option<f64> = "Mean rate" ["fps"],
     }
@@ -97,13 +93,13 @@ columns! {
 columns! {
     /// One change of routes, at one port.
     struct EventRow {
-        event: String = "Event",
-        port: String = "Port",
-        at_s: f64 = "At" ["s"],
+        event: String,
+        port: String,
+        at_s: f64 ["s"],
         sent_s: Option<f64> = "Sent for" ["s"],
         first_s: Option<f64> = "First effect after" ["s"],
         last_s: Option<f64> = "Complete after" ["s"],
-        resolution_s: f64 = "Resolution" ["s"],
+        resolution_s: f64 ["s"],
         stable_lost: u64 = "Lost on stable paths" ["frames"],
     }
 }

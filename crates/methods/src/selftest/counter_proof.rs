@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct CounterProof;
 
 /// `load`
-pub const LOAD: Param<FrameRate> = Param::new("load", "20 kfps", "20 kfps", "load per sending port");
+pub const LOAD: Param<FrameRate> = Param::fixed("load", "20 kfps", "load per sending port");
 /// `fault`
 pub const FAULT: Param<Option<String>> = Param::optional("fault", "what the device does wrong, as text for the table");
 
@@ -38,10 +38,10 @@ columns! {
     /// One counter of one device.
     struct CounterRow {
         fault: String = "The device",
-        counter: String = "Counter",
+        counter: String,
         device: u64 = "The device did" ["frames"],
         tester: u64 = "The tester counted" ["frames"],
-        difference: u64 = "Difference" ["frames"],
+        difference: u64 ["frames"],
     }
 }
 

@@ -26,8 +26,8 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One load.
     pub struct FloorRow {
-        frame_size: PacketSize = "Frame size",
-        load_pps: f64 = "Load" ["fps"],
+        frame_size: PacketSize,
+        load_pps: f64 ["fps"],
         min_us: Option<f64> = "Minimum" ["µs"],
         floor_us: Option<f64> = "Floor (median)" ["µs"],
         p99_us: Option<f64> = "99 %" ["µs"],

@@ -28,8 +28,8 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One frame size. Rates are per sending port.
     pub struct FloorRow {
-        frame_size: PacketSize = "Frame size",
-        ceiling_pps: Option<f64> = "Ceiling" ["fps"],
+        frame_size: PacketSize,
+        ceiling_pps: Option<f64> ["fps"],
         loss_free_pps: f64 = "Loss-free load" ["fps"],
         ceiling_percent: Option<f64> = "Share of the ceiling" ["%"],
         l2_mbps: f64 = "Layer 2" ["Mbit/s"],

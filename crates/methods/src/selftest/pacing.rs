@@ -24,10 +24,10 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One load.
     struct PacingRow {
-        frame_size: PacketSize = "Frame size",
-        load_pps: f64 = "Load" ["fps"],
-        offered_load_pps: f64 = "Offered load" ["fps"],
-        unsent_percent: f64 = "Unsent" ["%"],
+        frame_size: PacketSize,
+        load_pps: f64 ["fps"],
+        offered_load_pps: f64 ["fps"],
+        unsent_percent: f64 ["%"],
         p50_us: Option<f64> = "Median" ["µs"],
         p99_us: Option<f64> = "99 %" ["µs"],
         p99_9_us: Option<f64> = "99.9 %" ["µs"],

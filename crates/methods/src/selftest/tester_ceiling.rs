@@ -31,15 +31,15 @@ static SPEC: TestSpec = TestSpec {
 columns! {
     /// One frame size: medians over its trials, rates per sending port.
     struct CeilingRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        backend: String = "Backend",
+        frame_size: PacketSize,
+        protocol: String,
+        backend: String,
         line_pps: f64 = "Line rate" ["fps"],
-        sent_pps: Option<f64> = "Sent" ["fps"],
-        received_pps: Option<f64> = "Received" ["fps"],
-        ceiling_pps: f64 = "Ceiling" ["fps"],
+        sent_pps: Option<f64> ["fps"],
+        received_pps: Option<f64> ["fps"],
+        ceiling_pps: f64 ["fps"],
         line_percent: f64 = "Of line rate" ["%"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        loss_percent: Option<f64> ["%"],
         latency_min_us: Option<f64> = "Latency, minimum" ["µs"],
         latency_p50_us: Option<f64> = "Latency, median" ["µs"],
     }

@@ -12,7 +12,9 @@ use drophammer_model::outcome::{Blame, Cell, Outcome, Row};
 use drophammer_model::pattern::{Direction, Distribution, PatternKey};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, ParamValue, Params, Profile};
-use drophammer_model::trial::{AddressRange, Bin, Family, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec};
+use drophammer_model::trial::{
+    AddressRange, BetweenHosts, Bin, Family, FlowSpec, GroupCounts, Load, TrialResult, TrialSpec,
+};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -72,6 +74,8 @@ pub struct Fake {
     pub time_to_repeat: Duration,
     /// Processor time in ns for each received frame, and the part of it that belongs to the tester.
     pub processor_ns: Option<(u64, Option<u64>)>,
+    /// True if the ports are on hosts whose clocks do not show the latency.
+    pub hides_latency: bool,
     /// If set, the trial with this number (from 1) fails with this error.
     pub fail: Option<(u64, TestError)>,
     pub trials: Vec<(TrialSpec, TrialResult)>,
@@ -137,6 +141,7 @@ impl Fake {
             disturbed: 0..0,
             time_to_repeat: Duration::MAX,
             processor_ns: None,
+            hides_latency: false,
             fail: None,
             trials: Vec::new(),
             asked: 0,
@@ -258,6 +263,11 @@ impl Fake {
             senders: senders.len() as u32,
             ..TrialResult::default()
         };
+        if self.hides_latency {
+            result.groups.iter_mut().for_each(|group| group.latency = LatencySummary::default());
+            let unmeasurable = result.groups.iter().map(|group| group.group.clone()).collect();
+            result.health.between_hosts = Some(BetweenHosts { unmeasurable, ..BetweenHosts::default() });
+        }
         if let Some((used, tester)) = self.processor_ns {
             let received = result.received();
             result.health.dut_used_ns = Some(received * used);

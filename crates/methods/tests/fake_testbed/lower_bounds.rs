@@ -49,6 +49,22 @@ fn a_buffer_does_not_follow_from_a_lower_bound() {
 }
 
 #[test]
+fn a_latency_at_a_share_of_a_lower_bound_says_so() {
+    let latency = |more: &[(&'static str, ParamValue)]| {
+        let over = [&[size("64"), ("loads", ParamValue::Numbers(vec![50.0]))][..], more].concat();
+        let (outcome, end) = run("latency", &mut Fake::new(), &over);
+        end.unwrap();
+        (rows(&outcome)[0].marks.join("; "), outcome.ranks[0].clone())
+    };
+    assert_eq!(latency(&[]).0, "");
+    let (marks, figure) = latency(&[most()]);
+    assert_eq!(marks, "share of a throughput that is only a lower bound");
+    // The figure is exact, and is compared at its load.
+    assert!(!figure.tester_limited && !figure.capped, "{figure:?}");
+    assert!(figure.load_pps.is_some_and(|pps| (pps / 50_000.0 - 1.0).abs() < 0.01), "{figure:?}");
+}
+
+#[test]
 fn a_throughput_of_mixed_traffic_says_what_limited_it() {
     let mixed = |bed: &mut Fake, more: &[(&'static str, ParamValue)]| {
         let over = [&[size("128"), ("ipv6_shares", ParamValue::Numbers(vec![15.0]))][..], more].concat();

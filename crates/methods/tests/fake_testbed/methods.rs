@@ -2,7 +2,8 @@
 
 use crate::common::{Fake, cell, pattern, rank, rows, run, secs, size, unmeasured};
 use drophammer_methods::tester_ceiling::ceilings;
-use drophammer_methods::{METHODS, Method, TestError};
+use drophammer_methods::{LowerBound, METHODS, Method, TestError};
+use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::PlotKind;
 use drophammer_model::pattern::PatternKey;
 use drophammer_model::quantity::FrameRate;
@@ -308,6 +309,30 @@ fn recovery_time_is_exact() {
         assert_eq!((plot.events[0].0, plot.series[0].points.len()), (1.0, 40));
         assert!(plot.series[0].points[0].y > plot.series[0].points[39].y);
     }
+}
+
+#[test]
+fn a_recovery_from_a_smaller_overload_is_not_ranked() {
+    let recovered = |capacity_pps: f64, bound: Option<LowerBound>, recovery_ns: u64| {
+        let mut bed = Fake { capacity_pps, recovery_ns, ..Fake::new() };
+        bed.known.throughput.insert(pattern("64"), Some(FrameRate(capacity_pps)));
+        bed.known.bounds.extend(bound.map(|bound| (pattern("64"), bound)));
+        let (outcome, end) = run("system_recovery", &mut bed, &[size("64")]);
+        end.unwrap();
+        (cell(&outcome, 0, "recovery_ms").is_some(), outcome.ranks[0].clone())
+    };
+    let (known, figure) = recovered(300_000.0, None, 1_000_000);
+    assert!(known && figure.value.is_some(), "{figure:?}");
+    // The line carries 1,488,095 frames per second, 106.3 % of the throughput.
+    let (known, figure) = recovered(1_400_000.0, None, 1_000_000);
+    assert!(known && figure.round() == RoundFigure::NotMeasured, "{figure:?}");
+    assert!(figure.missing.unwrap().why.starts_with("overload is 106.3 % of throughput"));
+    let (known, figure) = recovered(300_000.0, Some(LowerBound::Unfinished), 1_000_000);
+    assert!(known && figure.round() == RoundFigure::NotMeasured, "{figure:?}");
+    assert!(figure.missing.unwrap().why.contains("only a lower bound"));
+    // A router that does not recover from less has failed.
+    let (known, figure) = recovered(1_400_000.0, None, 1_000_000_000);
+    assert!(!known && figure.round() == RoundFigure::Failed, "{figure:?}");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Tests whose load the tester cannot offer validly: they reduce or omit the load, report that, and never lose other
 //! results.
 
-use crate::common::{Fake, cell, params, pattern, rank, rows, size, unmeasured};
+use crate::common::{Fake, as_fake, cell, params, pattern, rank, rows, size, unmeasured};
 use drophammer_methods::attempts::Attempts;
-use drophammer_methods::{METHODS, Method, TestError, find};
+use drophammer_methods::{METHODS, Method, Seen, TestError, Testbed, Trial, find};
 use drophammer_model::figure::RoundFigure;
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::quantity::FrameRate;
+use drophammer_model::reset::{ResetKind, ResetSeen};
 use drophammer_model::suite::ParamValue;
 use drophammer_model::trial::{Load, TrialResult, Validity};
 use std::time::Duration;
@@ -270,7 +271,54 @@ fn latency_goes_on_at_the_other_loads() {
 #[test]
 fn these_tests_measure_latency() {
     let names: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_latency()).map(|s| s.name).collect();
-    assert_eq!(names, ["latency", "extension_headers", "fixed_rate", "filters"]);
+    let all = "latency mixed_families extension_headers fixed_rate soak filters head_to_head vpn_scale";
+    assert_eq!(names.join(" "), all);
+    let only: Vec<_> = METHODS.iter().map(|m| m.spec()).filter(|s| s.measures_only_latency()).map(|s| s.name).collect();
+    assert_eq!(only, ["latency"]);
+}
+
+/// Delays of pings are no latencies of frames: the port that sends a request receives the reply.
+#[test]
+fn every_figure_that_is_a_latency_says_so() {
+    for spec in METHODS.iter().map(|method| method.spec()).filter(|spec| spec.name != "ping_delay") {
+        for figure in spec.figures {
+            let named = figure.key.contains("delay") || figure.help.contains("latenc");
+            assert!(figure.is_latency() || !named, "{}: {}", figure.key, figure.help);
+        }
+    }
+}
+
+/// A router that forwards on during resets. The host spoils every reset in which the daemons are asked to terminate.
+struct Resets(Fake);
+
+impl Testbed for Resets {
+    as_fake!(0);
+
+    fn attempt(&mut self, trial: &Trial, number: u32) -> Result<Seen, TestError> {
+        let Some((reset, _)) = &trial.reset else { return self.0.attempt(trial, number) };
+        if reset.kind == ResetKind::Software {
+            return Err(TestError::Unfit(vec!["host busy".into()]));
+        }
+        let seen = self.0.attempt(&Trial::new(trial.spec.clone()), number)?;
+        Ok(Seen { reset: Some(ResetSeen { at_s: reset.at_s, ..ResetSeen::default() }), ..seen })
+    }
+
+    fn settle(&mut self, time: Duration) -> Result<(), TestError> {
+        self.0.settle(time)
+    }
+}
+
+#[test]
+fn the_other_kinds_of_reset_are_measured_after_a_spoilt_one() {
+    let (mut bed, mut outcome) = (Resets(Fake::new()), Outcome::default());
+    let over = [("rate", ParamValue::Rate(FrameRate(1_000.0)))];
+    let reset = method("reset");
+    let end = reset.run(&mut bed, &params(reset, false, &over), &mut outcome);
+    assert_eq!(end, Err(TestError::Unfit(vec!["host busy".into()])));
+    assert!(noted(&outcome, "IPv4, software reset not finished, the tester was unfit: host busy."));
+    assert_eq!(unmeasured(&outcome), [("reset_software_ipv4_ms", "host busy")]);
+    let times = ["process", "link"].map(|kind| rank(&outcome, &format!("reset_{kind}_ipv4_ms")));
+    assert_eq!(times, [Some(0.0); 2]);
 }
 
 /// A stated load needs no throughput.

@@ -153,6 +153,21 @@ fn filters_whose_trials_were_unfit_have_no_figure_of_them() {
     without("leaks, filters 64: none", &[]);
 }
 
+/// Shares of latencies at different loads are not compared.
+#[test]
+fn a_share_of_latency_has_the_load_of_its_trial() {
+    let is_of_load = |outcome: &Outcome, key: &str| {
+        let figure = outcome.ranks.iter().find(|rank| rank.key == key).unwrap();
+        assert_eq!(figure.load_pps, cell(outcome, 1, "load_pps"), "{key}");
+        assert!(figure.load_pps.is_some(), "{key}");
+    };
+    is_of_load(&filters(Fake::new(), Fake::new(), "", &[]), LATENCY);
+    let over = [size("128"), ("headers", ParamValue::Texts(vec!["routing".into()]))];
+    let (outcome, end) = run("extension_headers", &mut Fake::new(), &over);
+    end.unwrap();
+    is_of_load(&outcome, "latency_extension_headers_128_routing_percent");
+}
+
 #[test]
 fn extension_headers_that_were_not_measured_have_no_figure() {
     let share = |chain: &str| format!("extension_headers_128_{chain}_percent");
@@ -195,6 +210,33 @@ fn extension_headers_that_were_not_measured_have_no_figure() {
     let outcome = headers(&mut lossy);
     assert_eq!(keys(&outcome), keys(&all));
     assert_eq!((rank(&outcome, &share("routing")), rank(&outcome, &latency("routing"))), (Some(0.0), None));
+}
+
+#[test]
+fn a_latency_that_the_clocks_of_hosts_hide_is_not_the_routers_failure() {
+    let hidden = || Fake { hides_latency: true, ..Fake::new() };
+    let check = |outcome: &Outcome| {
+        let latency = |rank: &&RankFigure| rank.key.contains("latency");
+        let (latencies, others): (Vec<&RankFigure>, Vec<&RankFigure>) = outcome.ranks.iter().partition(latency);
+        assert!(!latencies.is_empty() && !others.is_empty(), "{:?}", outcome.ranks);
+        for figure in latencies {
+            let missing = figure.missing.as_ref().unwrap();
+            assert!(missing.by == Blame::Beyond && missing.why.contains("clock"), "{figure:?}");
+        }
+        assert!(others.iter().all(|figure| figure.value.is_some()), "{others:?}");
+    };
+    check(&filters(hidden(), hidden(), "", &[]));
+    let chain = ("headers", ParamValue::Texts(vec!["routing".into()]));
+    let shares = ("ipv6_shares", ParamValue::Numbers(vec![15.0]));
+    for (name, own) in [("extension_headers", chain), ("mixed_families", shares)] {
+        let (outcome, end) = run(name, &mut hidden(), &[size("128"), own]);
+        end.unwrap();
+        check(&outcome);
+    }
+    let over = [("duration", secs(20.0)), ("interval", secs(1.0)), ("rate", ParamValue::Rate(FrameRate(1e3)))];
+    let (outcome, end) = run("soak", &mut hidden(), &over);
+    end.unwrap();
+    assert!(outcome.ranks.iter().all(|figure| figure.key != "soak_latency_growth_percent"), "{:?}", outcome.ranks);
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod half_load {
     /// The test.
     pub struct HalfLoad;
 
-    const LOAD: Param<Percent> = Param::new("load", "50", "50", "load in % of line rate");
+    const LOAD: Param<Percent> = Param::fixed("load", "50", "load in % of line rate");
     const TRIAL_DURATION: Param<Duration> = Param::new("trial_duration", "500 ms", "60 s", "length of a trial");
 
     const LOSS: FigureSpec =
@@ -33,9 +33,9 @@ mod half_load {
     columns! {
         /// One frame size.
         struct LoadRow {
-            frame_size: PacketSize = "Frame size",
-            offered: u64 = "Offered" ["frames"],
-            lost: u64 = "Lost" ["frames"],
+            frame_size: PacketSize,
+            offered: u64 ["frames"],
+            lost: u64 ["frames"],
         }
     }
 

@@ -65,6 +65,16 @@ impl AfiSafi {
     /// VPN routes of IPv6 (RFC 4659).
     pub const VPNV6: AfiSafi = AfiSafi::new(AFI_IPV6, SAFI_VPN);
 
+    /// These families. Sets of families use the positions as the numbers of their bits.
+    pub const ALL: [AfiSafi; 6] = [
+        AfiSafi::IPV4_UNICAST,
+        AfiSafi::IPV6_UNICAST,
+        AfiSafi::IPV4_LABELLED,
+        AfiSafi::IPV6_LABELLED,
+        AfiSafi::VPNV4,
+        AfiSafi::VPNV6,
+    ];
+
     /// Creates a family from its two numbers.
     pub const fn new(afi: u16, safi: u8) -> AfiSafi {
         AfiSafi { afi, safi }

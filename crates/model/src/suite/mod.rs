@@ -440,13 +440,12 @@ impl FromStr for FlowRate {
                 false => Err(bad(", because it is out of range")),
             };
         }
-        // No tester sends 1 Gfps, so `1G` is 1 Gbit/s.
+        // No tester sends 1 Gfps, so `1G`, which is no frame rate, is 1 Gbit/s.
         let last = text.trim_end().chars().last().unwrap_or_default();
         match (parse_frame_rate(text), text.parse().map(FlowRate::Bits)) {
-            (Ok(_), Ok(_)) if matches!(last, 'm' | 'M') => {
+            (_, Ok(_)) if matches!(last, 'm' | 'M') => {
                 Err(bad(&format!(", because it can be {0}bit/s or {0}fps", text.trim())))
             }
-            (_, Ok(bits)) if matches!(last, 'g' | 'G') => Ok(bits),
             (Ok(frames), _) => Ok(FlowRate::Frames(frames)),
             (_, Ok(bits)) => Ok(bits),
             _ => Err(bad("")),

@@ -30,7 +30,7 @@ pub struct Health {
     /// The same delay as a histogram: `(up to this many ns, frames)`, by powers of two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub departure_errors: Vec<(u64, u64)>,
-    /// Step of the wall clock against the steady clock during the trial, in ns.
+    /// Largest step of the wall clock against the steady clock during the trial, in ns.
     pub clock_step_ns: i64,
     /// Time that the hypervisor took from the tester's processor, in ns; absent if it cannot be read.
     pub tester_stolen_ns: Option<u64>,

@@ -12,32 +12,32 @@ use std::collections::{BTreeMap, BTreeSet};
 columns! {
     /// One interface, or tunnel, of one router.
     struct AccountingRow {
-        frame_size: PacketSize = "Frame size",
-        router: String = "Router",
-        interface: String = "Interface",
+        frame_size: PacketSize,
+        router: String,
+        interface: String,
         in_expected: Option<u64> = "In, expected" ["packets"],
         in_counted: Option<u64> = "In, counted" ["packets"],
         in_difference: Option<f64> = "In, difference" ["packets"],
         out_expected: Option<u64> = "Out, expected" ["packets"],
         out_counted: Option<u64> = "Out, counted" ["packets"],
         out_difference: Option<f64> = "Out, difference" ["packets"],
-        verdict: String = "Verdict",
+        verdict: String,
     }
 }
 
 columns! {
     /// One load.
     struct LoadRow {
-        frame_size: PacketSize = "Frame size",
-        load: String = "Load",
-        injected: u64 = "Injected" ["packets"],
-        injected_pps: f64 = "Injected" ["pps"],
-        ended_early: u64 = "Ended early" ["packets"],
+        frame_size: PacketSize,
+        load: String,
+        injected: u64 ["packets"],
+        injected_pps: f64 ["pps"],
+        ended_early: u64 ["packets"],
         there_pps: f64 = "r2 to r3" ["pps"],
         back_pps: f64 = "r3 to r2" ["pps"],
         middle_pps: f64 = "r2, total in and out" ["pps"],
         system_pps: f64 = "Forwarded by all routers" ["pps"],
-        amplification: f64 = "Amplification",
+        amplification: f64,
         wan_ip_percent: Option<f64> = "r2-r3 link, IP" ["%"],
         wan_ethernet_percent: Option<f64> = "r2-r3 link, with 14 bytes of Ethernet" ["%"],
         wan_hdlc_percent: Option<f64> = "r2-r3 link, with 8 bytes of HDLC" ["%"],
@@ -51,14 +51,14 @@ columns! {
 columns! {
     /// One interface, or tunnel, of one router at one load.
     struct RateRow {
-        frame_size: PacketSize = "Frame size",
-        load: String = "Load",
-        router: String = "Router",
-        interface: String = "Interface",
-        in_pps: f64 = "In" ["pps"],
-        in_bps: f64 = "In" ["bit/s"],
-        out_pps: f64 = "Out" ["pps"],
-        out_bps: f64 = "Out" ["bit/s"],
+        frame_size: PacketSize,
+        load: String,
+        router: String,
+        interface: String,
+        in_pps: f64 ["pps"],
+        in_bps: f64 ["bit/s"],
+        out_pps: f64 ["pps"],
+        out_bps: f64 ["bit/s"],
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
     }
 }

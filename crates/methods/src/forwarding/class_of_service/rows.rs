@@ -21,18 +21,18 @@ pub(super) const AS_WANTED: &str = "as expected";
 columns! {
     /// One class at one load. Rates are sums over all sending ports.
     pub(super) struct ClassRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
+        frame_size: PacketSize,
+        protocol: String,
         load_percent: f64 = "Load of the output port" ["%"],
-        class: String = "Class",
+        class: String,
         dscp: u64 = "DSCP",
-        weight: u64 = "Weight",
-        offered: u64 = "Offered" ["frames"],
+        weight: u64,
+        offered: u64 ["frames"],
         offered_pps: f64 = "Offered load" ["fps"],
-        received: u64 = "Received" ["frames"],
+        received: u64 ["frames"],
         received_pps: f64 = "Forwarding rate" ["fps"],
-        lost: u64 = "Lost" ["frames"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        lost: u64 ["frames"],
+        loss_percent: Option<f64> ["%"],
         share_percent: Option<f64> = "Share of received frames" ["%"],
         expected_percent: Option<f64> = "Expected share" ["%"],
         error_points: Option<f64> = "Difference" ["points"],
@@ -40,8 +40,8 @@ columns! {
         latency_p99_us: Option<f64> = "99 % latency" ["µs"],
         latency_max_us: Option<f64> = "Worst latency" ["µs"],
         jitter_us: Option<f64> = "Delay variation, 99 %" ["µs"],
-        reordered: Option<u64> = "Reordered" ["frames"],
-        verdict: String = "Verdict",
+        reordered: Option<u64> ["frames"],
+        verdict: String,
     }
 }
 

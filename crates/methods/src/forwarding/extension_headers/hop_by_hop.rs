@@ -9,17 +9,17 @@ use drophammer_model::pattern::ExtensionHeader;
 columns! {
     /// Packets with hop-by-hop options at one load.
     pub(super) struct HopByHopRow {
-        frame_size: PacketSize = "Frame size",
+        frame_size: PacketSize,
         percent: f64 = "Requested load" ["%"],
         offered_pps: f64 = "Offered per port" ["fps"],
         rate_pps: f64 = "Forwarding rate" ["fps"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        loss_percent: Option<f64> ["%"],
         without_loss_percent: Option<f64> = "Loss without the options" ["%"],
         latency_p50_us: Option<f64> = "Median latency" ["µs"],
         cpu_percent: Option<f64> = "CPU of the router" ["%"],
         without_cpu_percent: Option<f64> = "CPU without the options" ["%"],
         asked: u64 = "Queries",
-        answered: u64 = "Answered",
+        answered: u64,
     }
 }
 

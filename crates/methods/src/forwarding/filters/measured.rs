@@ -82,7 +82,8 @@ impl Measured {
 
     /// Latency of this percentile in µs, of the slowest family.
     pub(super) fn latency_us(&self, percentile: f64) -> Option<f64> {
-        let groups = self.latency.iter().flat_map(|result| &result.groups);
+        let measured = self.latency.iter().filter(|result| hidden_latency(result, None).is_none());
+        let groups = measured.flat_map(|result| &result.groups);
         groups.filter_map(|group| group.latency.percentile(percentile)).max().map(|ns| ns as f64 / 1e3)
     }
 

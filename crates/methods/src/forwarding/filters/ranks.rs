@@ -92,10 +92,14 @@ fn latency(pattern: &Pattern, number: u64, title: &str, one: Option<&Measured>, 
     let (with, whole) = (one.and_then(|one| one.latency_us(50.0)), without.latency_us(50.0));
     let percent = with.zip(whole).map(|(with, whole)| with / whole * 100.0);
     let figure = LATENCY.of(&[("size", &pattern.size), ("conditions", &number)], title, percent);
-    match one {
-        // A valid trial has no latency only if no frame arrived.
-        Some(one) if one.latency.is_some() && whole.is_some() => figure.because("no frame arrived"),
-        Some(_) => figure.spoilt("no valid trial for latency, with or without filters"),
-        None => figure,
+    let load_pps = one.and_then(|one| one.latency.as_ref()).map(|result| result.offered_load().pps());
+    let figure = RankFigure { load_pps, ..figure };
+    let mut results = one.into_iter().chain([without]).filter_map(|one| one.latency.as_ref());
+    match (one, results.find_map(|result| hidden_latency(result, None))) {
+        (None, _) => figure,
+        (Some(_), Some(why)) => figure.beyond(why),
+        // Another valid trial has no latency only if no frame arrived.
+        (Some(one), None) if one.latency.is_some() && whole.is_some() => figure.because("no frame arrived"),
+        (Some(_), None) => figure.spoilt("no valid trial for latency, with or without filters"),
     }
 }

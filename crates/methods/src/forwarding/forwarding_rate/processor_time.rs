@@ -13,15 +13,15 @@ const LEAST: f64 = 0.1;
 columns! {
     /// One frame size at the stated load, over all its trials.
     pub(super) struct ProcessorRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        load_pps: f64 = "Load" ["fps"],
-        forwarded: u64 = "Forwarded" ["frames"],
-        loss_percent: Option<f64> = "Loss" ["%"],
+        frame_size: PacketSize,
+        protocol: String,
+        load_pps: f64 ["fps"],
+        forwarded: u64 ["frames"],
+        loss_percent: Option<f64> ["%"],
         processor_ms: Option<f64> = "Processor time" ["ms"],
         frame_ns: Option<f64> = "Per frame" ["ns"],
         frames_per_cpu_s: Option<f64> = "Frames per second of processor time" ["frames/s"],
-        trials: u64 = "Trials",
+        trials: u64,
     }
 }
 

@@ -13,8 +13,8 @@ use drophammer_model::filter::{FilterDirection, FilterList};
 columns! {
     /// A table that one router has learned.
     pub(super) struct LearnedRow {
-        family: Family = "Family",
-        routes: u64 = "Routes",
+        family: Family,
+        routes: u64,
         load_s: Option<f64> = "Time to learn and re-advertise" ["s"],
         cpu_s: Option<f64> = "Processor time" ["s"],
     }

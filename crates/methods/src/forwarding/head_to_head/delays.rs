@@ -8,17 +8,20 @@ use crate::kit::prelude::*;
 columns! {
     /// Latency of one frame size on one router at the load `delay_at`.
     pub(super) struct DelayRow {
-        frame_size: PacketSize = "Frame size",
-        protocol: String = "Protocol",
-        load_pps: f64 = "Load" ["fps"],
+        frame_size: PacketSize,
+        protocol: String,
+        load_pps: f64 ["fps"],
         median_us: f64 = "Median latency" ["µs"],
         p99_us: Option<f64> = "99 % latency" ["µs"],
-        loss_percent: Option<f64> = "Loss" ["%"],
-        trials: u64 = "Trials",
+        loss_percent: Option<f64> ["%"],
+        trials: u64,
     }
 }
 
 pub(super) const DELAYS: TableSpec<DelayRow> = TableSpec::new("head_to_head_delay", "Latency side by side");
+
+/// Why there is no figure at a load that the router does not carry.
+const FULL_QUEUES: &str = "frames were lost, so this is the latency of full queues";
 
 impl Size<'_> {
     /// The latencies at the load `delay_at`, if the suite asks for them.
@@ -67,9 +70,15 @@ impl Size<'_> {
         };
         let lost = results.iter().map(|result| result.lost()).sum();
         let loss = percent_of(lost, results.iter().map(|result| result.offered()).sum());
+        let is_overloaded = loss.is_some_and(|percent| percent > OVERLOADED_PERCENT);
         let (Some(medians), Some(p99)) = (at(50.0), at(99.0)) else {
-            let why = "no frame arrived in some trial";
-            outcome.ranks.push(self.latency(rate, None).because(why));
+            let hidden = |result: &&TrialResult| hidden_latency(result, None);
+            let figure = self.latency(rate, None);
+            outcome.ranks.push(match results.iter().find_map(hidden) {
+                Some(_) if is_overloaded => figure.because(FULL_QUEUES),
+                Some(why) => figure.beyond(why),
+                None => figure.because("no frame arrived in some trial"),
+            });
             return;
         };
         let Some(median_us) = geometric_mean(&medians) else { return };
@@ -87,10 +96,8 @@ impl Size<'_> {
             results.iter().map(|result| result.trial).collect::<Vec<_>>(),
             [],
         );
-        if loss.is_some_and(|percent| percent > 1.0) {
-            outcome
-                .ranks
-                .push(self.latency(rate, None).because("frames were lost, so this is the latency of full queues"));
+        if is_overloaded {
+            outcome.ranks.push(self.latency(rate, None).because(FULL_QUEUES));
             return;
         }
         outcome.ranks.push(RankFigure { samples: medians, ..self.latency(rate, Some(median_us)) });

@@ -5,9 +5,8 @@ use drophammer_model::latency::IpdvSummary;
 use drophammer_model::trial::FlowSpec;
 
 /// `ipdv`
-pub(super) const IPDV: Param<bool> = Param::new(
+pub(super) const IPDV: Param<bool> = Param::fixed(
     "ipdv",
-    "false",
     "false",
     "also measure inter-packet delay variation: the difference in latency between a frame and the previous frame of its flow \
      (RFC 8219 section 7.3.2)",
@@ -16,11 +15,11 @@ pub(super) const IPDV: Param<bool> = Param::new(
 columns! {
     /// One load and flow group: medians over its trials.
     pub(super) struct IpdvRow {
-        frame_size: PacketSize = "Frame size",
-        flows: String = "Flows",
+        frame_size: PacketSize,
+        flows: String,
         load_percent: Option<f64> = "Share of throughput" ["%"],
-        load_pps: f64 = "Load" ["fps"],
-        pairs: u64 = "Pairs" ["frames"],
+        load_pps: f64 ["fps"],
+        pairs: u64 ["frames"],
         ipdv_min_us: Option<f64> = "Minimum" ["µs"],
         ipdv_median_us: Option<f64> = "Median" ["µs"],
         ipdv_max_us: Option<f64> = "Maximum" ["µs"],

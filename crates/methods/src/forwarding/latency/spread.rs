@@ -7,11 +7,11 @@ use drophammer_model::latency::LatencySummary;
 columns! {
     /// One load and flow group with several trials.
     pub(super) struct SpreadRow {
-        frame_size: PacketSize = "Frame size",
-        flows: String = "Flows",
+        frame_size: PacketSize,
+        flows: String,
         load_percent: Option<f64> = "Share of throughput" ["%"],
-        load_pps: f64 = "Load" ["fps"],
-        trials: u64 = "Trials",
+        load_pps: f64 ["fps"],
+        trials: u64,
         p50_p1_us: Option<f64> = "Median, 1st percentile" ["µs"],
         p50_p99_us: Option<f64> = "Median, 99th percentile" ["µs"],
         p99_9_p1_us: Option<f64> = "99.9 %, 1st percentile" ["µs"],

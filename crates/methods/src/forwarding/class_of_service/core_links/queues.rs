@@ -9,31 +9,31 @@ use drophammer_model::topology::CoreWay;
 columns! {
     /// One class on the path from one router to another.
     struct LinkRow {
-        frame_size: PacketSize = "Frame size",
+        frame_size: PacketSize,
         load_percent: f64 = "Load of the most loaded path" ["%"],
         way: String = "From router to router",
         way_percent: f64 = "Load of this path, by the routes" ["%"],
-        class: String = "Class",
+        class: String,
         came: u64 = "Arrived at the queue" ["frames"],
         left: u64 = "Left the queue" ["frames"],
-        dropped: u64 = "Dropped" ["frames"],
+        dropped: u64 ["frames"],
         share_percent: Option<f64> = "Share of frames that left" ["%"],
         expected_percent: Option<f64> = "Expected share" ["%"],
         error_points: Option<f64> = "Difference" ["points"],
-        verdict: String = "Verdict",
+        verdict: String,
     }
 }
 
 columns! {
     /// Loss of one class, and where it occurred.
     struct LossRow {
-        frame_size: PacketSize = "Frame size",
+        frame_size: PacketSize,
         load_percent: f64 = "Load of the most loaded path" ["%"],
-        class: String = "Class",
-        lost: u64 = "Lost" ["frames"],
+        class: String,
+        lost: u64 ["frames"],
         dropped: u64 = "Dropped by queues between routers" ["frames"],
-        difference: f64 = "Difference" ["frames"],
-        verdict: String = "Verdict",
+        difference: f64 ["frames"],
+        verdict: String,
     }
 }
 

@@ -312,7 +312,10 @@ Examples:
   drophammer selftest --interfaces eth1,eth2         over two ports connected by a cable
 
 For each backend it measures the ceiling, the load up to which the tester itself loses nothing, how late frames leave, and the \
-latency that the tester adds. It also checks every counter against a device that knows what it did to each frame.")]
+latency that the tester adds. It also checks every counter against a device that knows what it did to each frame.
+
+Exit codes: 0 good; 1 a verdict failed or a step could not be done; 6 the machine spoilt a step; 2 the command line is wrong; 3 the \
+machine lacks something; 4 results could not be stored; 130 interrupted.")]
     Selftest(SelftestArgs),
     /// Report what this machine can do as a tester, and what to change; starts nothing
     #[command(after_help = "\

@@ -6,7 +6,7 @@ use crate::args::BgpArgs;
 use crate::clock::{LOOK, Lines};
 use crate::observer::stop_flag;
 use crate::output::{cells, milliseconds, say};
-use crate::run::usable_backend;
+use crate::run::{claim, usable_backend};
 use crate::{Ended, Exit, Failure};
 use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::quantity::group_digits;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Time limit for the first answer of the peer.
+/// Time limit for the first answer of the peer, and with `--for` for more routes that it takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time limit for the session to end.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -27,6 +27,7 @@ pub fn run(args: &BgpArgs) -> Ended {
     let job = Job::read(args).map_err(Failure::usage)?;
     let routes = job.table().map_err(Failure::usage)?;
     let stop = stop_flag()?;
+    let _claims = claim("drophammer bgp", std::slice::from_ref(&job.interface))?;
     let speaker = open(&job, usable_backend(&args.backend)?)?;
     Feed::new(&job, routes, speaker, args.json).run(&stop)
 }
@@ -42,6 +43,33 @@ fn open(job: &Job, backend: &Backend) -> Result<Speaker, Failure> {
     Ok(speaker)
 }
 
+/// How far the best session has come. Sessions that end at the same route again and again do not get further.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Routes sent in earlier sessions.
+    earlier: u64,
+    /// Most routes sent in one session, and when.
+    most: (u64, Duration),
+}
+
+impl Progress {
+    /// `lost` is true if a session has ended since the last look.
+    fn look(&mut self, advertised: u64, lost: bool, elapsed: Duration) {
+        if lost {
+            self.earlier = advertised;
+        }
+        let sent = advertised.saturating_sub(self.earlier);
+        if sent > self.most.0 {
+            self.most = (sent, elapsed);
+        }
+    }
+
+    /// True if no session has got further for a long time. The first one came up at `up`.
+    fn has_stalled(&self, up: Duration, elapsed: Duration) -> bool {
+        elapsed > up.max(self.most.1) + PATIENCE
+    }
+}
+
 /// The session, and what has been shown of it.
 struct Feed<'a> {
     job: &'a Job,
@@ -54,6 +82,7 @@ struct Feed<'a> {
     up: Option<Duration>,
     /// When the peer acknowledged all routes for the first time.
     done: Option<Duration>,
+    progress: Progress,
     /// Number of reported session losses.
     losses: u32,
     /// The reason last reported why the session has not come up.
@@ -64,8 +93,8 @@ struct Feed<'a> {
 
 impl<'a> Feed<'a> {
     fn new(job: &'a Job, routes: Option<Table>, speaker: Speaker, json: bool) -> Feed<'a> {
-        let (lines, readable) = (Lines::begin(), true);
-        Feed { job, routes, speaker, json, lines, up: None, done: None, losses: 0, refused: None, readable }
+        let (lines, progress, readable) = (Lines::begin(), Progress::default(), true);
+        Feed { job, routes, speaker, json, lines, up: None, done: None, progress, losses: 0, refused: None, readable }
     }
 
     /// Brings the session up, advertises the routes, and keeps the session up until it must end.
@@ -103,7 +132,18 @@ impl<'a> Feed<'a> {
             self.speaker.serve(LOOK, event).map_err(Failure::environment)?;
             self.look()?;
         }
+        let elapsed = self.lines.elapsed();
+        if self.has_stalled(elapsed) {
+            let why = format!("for {} s, the peer has taken no more routes", PATIENCE.as_secs());
+            self.say("given up", elapsed, json!({"event": "given up", "cause": why}), &format!(": {why}"));
+        }
         Ok(())
+    }
+
+    /// True if the time of `--for` does not begin, because the peer does not take the routes.
+    fn has_stalled(&self, elapsed: Duration) -> bool {
+        let waits = self.job.duration.is_some() && !self.has_told_all();
+        waits && self.up.is_some_and(|up| self.progress.has_stalled(up, elapsed))
     }
 
     /// True if the peer has acknowledged all routes, or if there are no routes.
@@ -127,7 +167,7 @@ impl<'a> Feed<'a> {
         // The time starts when the peer has acknowledged all routes.
         let since = if self.routes.is_none() { self.up } else { self.done };
         let kept = self.job.duration.zip(since).is_some_and(|(time, since)| elapsed >= since + time);
-        Ok(kept || !self.readable || stop.load(Ordering::Relaxed))
+        Ok(kept || self.has_stalled(elapsed) || !self.readable || stop.load(Ordering::Relaxed))
     }
 
     /// Shows what has changed.
@@ -151,6 +191,7 @@ impl<'a> Feed<'a> {
             let value = json!({"event": "all routes acknowledged", "routes": told.advertised, "updates": told.updates});
             self.say("all routes acknowledged", elapsed, value, &self.rate(&told));
         }
+        self.progress.look(told.advertised, told.session.losses > self.losses, elapsed);
         if told.session.losses > self.losses {
             self.losses = told.session.losses;
             let cause = self.speaker.cause().unwrap_or_default();
@@ -286,6 +327,20 @@ fn row(label: &str, values: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sessions_that_end_at_the_same_route_stall() {
+        let s = Duration::from_secs;
+        let (mut flapping, mut slow) = (Progress::default(), Progress::default());
+        for second in 1..=200 {
+            // A prefix limit ends each session after 900 routes.
+            flapping.look(second * 100, second % 10 == 1, s(second));
+            slow.look(second, false, s(second));
+        }
+        assert_eq!((flapping.most.0, slow.most), (900, (200, s(200))));
+        assert!(flapping.has_stalled(s(0), s(200)) && !flapping.has_stalled(s(0), s(65)));
+        assert!(!slow.has_stalled(s(0), s(200)) && slow.has_stalled(s(0), s(261)));
+    }
 
     #[test]
     fn skipped_routes_are_told_with_their_number_and_the_remedy() {

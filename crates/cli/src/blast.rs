@@ -14,7 +14,7 @@ use crate::args::BlastArgs;
 use crate::clock::{LOOK, Lines, secret};
 use crate::observer::first_signal;
 use crate::output::{err, is_closed, out};
-use crate::run::{queues_fit, threads_fit, usable_backend};
+use crate::run::{claim, queues_fit, threads_fit, usable_backend};
 use crate::{Ended, Exit, Failure};
 use display::Display;
 use drophammer_lab::kinds::external::refuse_in_use;
@@ -57,6 +57,8 @@ pub fn run(args: &BlastArgs) -> Ended {
     if let Some(router) = &router {
         jobs.iter_mut().for_each(|job| job.ports = router.interfaces().to_vec());
     }
+    // The lab itself made the links to its router.
+    let _claims = router.is_none().then(|| claim("drophammer blast", &jobs[0].ports)).transpose()?;
     let sent = rig(&mut jobs, args, router.as_ref()).and_then(|mut rig| {
         resolve(&mut rig, &jobs[0], &stop)?;
         match jobs[0].step {

@@ -33,9 +33,8 @@ pub fn compare(folders: &[PathBuf], json: bool) -> Ended {
     }
     let compared = compare_runs(&runs);
     if compared.lines.is_empty() {
-        return Err(Failure::usage(
-            "none of these runs has a figure to compare; name runs whose tests produce figures",
-        ));
+        let text = "none of these runs has a figure to compare; name runs whose tests produce figures";
+        return Err(Failure::new(Exit::Undecided, text));
     }
     let text = if json { compared.json() } else { compared.text(is_colored(&io::stdout())) };
     out!("{}", text.trim_end());

@@ -40,8 +40,7 @@ pub fn list(what: Listing) -> Ended {
                     out!("    tables for `expect`, and their columns:");
                 }
                 for table in spec.tables {
-                    let columns: Vec<&str> = table.columns.iter().map(|(key, ..)| *key).collect();
-                    out!("      {:<32} {}", table.key, columns.join(", "));
+                    out!("      {:<32} {}", table.key, table.columns.join(", "));
                 }
             }
         }

@@ -128,10 +128,8 @@ fn began(pid: u32, dir: &Path, json: bool) {
 }
 
 /// Quotes a path for a shell.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
-    if !text.is_empty() && text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+pub fn quoted(path: &Path) -> String {
+    drophammer_model::record::quoted(&path.display().to_string())
 }
 
 /// The second process, before its run begins.

@@ -3,7 +3,7 @@
 use crate::args::{AccessArgs, AgentArgs, BedCommand};
 use crate::observer::stop_flag;
 use crate::output::{err, out};
-use crate::run::{VERSION, queues_fit, usable_backend};
+use crate::run::{VERSION, claim, queues_fit, usable_backend};
 use crate::{Ended, Exit, Failure};
 use drophammer_agent::agent::{self, Options};
 use drophammer_agent::bed::{self, Bed};
@@ -93,6 +93,7 @@ pub fn agent(args: &AgentArgs) -> Ended {
     for port in &args.ports {
         drophammer_lab::kinds::external::refuse_in_use(port).map_err(Failure::environment)?;
     }
+    let _claims = claim(&format!("the agent {:.24}", args.name), &args.ports)?;
     let stop = stop_flag()?;
     let options = Options {
         access: access(&args.access)?,

@@ -39,7 +39,7 @@ pub fn init(ports: &[String], out: &Path) -> Ended {
     let text = suite(&ports);
     // Write only a suite that passes `check`.
     read_own(&text, &out.display().to_string()).map_err(|errors| {
-        let why = errors.errors.first().map(|e| format!("{}; {}", e.message, e.help)).unwrap_or_default();
+        let why = errors.errors.first().map(|e| format!("{}\n  help: {}", e.message, e.help)).unwrap_or_default();
         Failure::usage(format!("no suite can be made with these ports: {why}"))
     })?;
     let file = OpenOptions::new().write(true).create_new(true).open(out);

@@ -10,7 +10,7 @@ use crate::args::NeighbourLink;
 use crate::clock::{LOOK, Lines};
 use crate::observer::stop_flag;
 use crate::output::{cells, milliseconds, say};
-use crate::run::usable_backend;
+use crate::run::{claim, usable_backend};
 use crate::{Ended, Exit, Failure, on_link};
 use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_model::quantity::{group_digits, show_duration};
@@ -96,6 +96,7 @@ fn run(args: &NeighbourLink, link: Link, job: Job) -> Ended {
     let stop = stop_flag()?;
     let backend = usable_backend(&args.backend)?;
     refuse_in_use(&args.interface).map_err(Failure::environment)?;
+    let _claims = claim(&format!("drophammer {}", job.protocol), std::slice::from_ref(&args.interface))?;
     let configure = |device: &mut DeviceConfig| {
         device.tags = link.tags;
         device.set_address(link.address, link.prefix_len, link.gateway);

@@ -48,7 +48,7 @@ fn changed_options(started: &Started, now: &[String]) -> Vec<String> {
         let mut options: Vec<String> = Vec::new();
         for word in text.split(' ').skip(1) {
             match options.last_mut() {
-                Some(last) if !word.starts_with("--") => *last = format!("{last} {word}"),
+                Some(last) if !word.trim_start_matches('\'').starts_with("--") => *last = format!("{last} {word}"),
                 _ => options.push(word.to_owned()),
             }
         }

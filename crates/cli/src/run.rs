@@ -2,7 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::clock::secret;
-use crate::detach::{self, Detached, command_line};
+use crate::detach::{self, Detached, command_line, quoted};
 use crate::hosts::{self, refuse_unreachable};
 use crate::live::{Rates, Waiting, of_record};
 use crate::observer::{Watcher, stop_flag, tell};
@@ -69,7 +69,12 @@ fn earlier(
 ) -> Result<(Earlier, Vec<Record>), Failure> {
     let records = RunReader::records(dir).map_err(Failure::usage)?;
     let refused = |e: Refusal| {
-        let remedy = if e == Refusal::Suite { resume::how(dir, &records, kept) } else { String::new() };
+        let remedy = match e {
+            Refusal::Suite => resume::how(dir, &records, kept),
+            Refusal::Program(..) => "; use that version, or begin a new run without --resume".to_owned(),
+            Refusal::Machine(_) => "; resume it there, or begin a new run without --resume".to_owned(),
+            Refusal::Complete => format!("; `drophammer report {}` writes its report again", quoted(dir)),
+        };
         Failure::usage(format!("--resume {}: {e}{remedy}", dir.display()))
     };
     let earlier = Earlier::of(suite, digest, environment, &records).map_err(refused)?;
@@ -86,13 +91,13 @@ pub fn refuse_missing<'d>(duts: impl IntoIterator<Item = &'d DutConfig>, needs: 
     if missing.is_empty() { Ok(()) } else { Err(Failure::environment(missing.join("\nerror: "))) }
 }
 
-/// Claims the interfaces of this machine that lead to routers, so that no server uses them during the run.
-fn claim(suite: &Suite) -> Result<Claims, Failure> {
-    let names: Vec<String> =
-        suite.duts.iter().flat_map(|dut| dut.params.texts("interfaces").unwrap_or_default()).collect();
-    // Those of other hosts belong to their agents.
-    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.contains('/')).collect();
-    let mut claims = Claims::new(&format!("a run of {:.24}", suite.name));
+/// Claims these interfaces of this machine, so that no other command uses them at the same time. `owner` describes this command to
+/// others.
+pub fn claim(owner: &str, names: &[String]) -> Result<Claims, Failure> {
+    // Those of other hosts belong to their agents, and no interface has a longer name.
+    let is_own = |name: &&str| !name.contains('/') && name.len() < 16;
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(is_own).collect();
+    let mut claims = Claims::new(owner);
     claims.add(&names).map_err(|(_, why)| Failure::environment(why))?;
     Ok(claims)
 }
@@ -173,7 +178,8 @@ pub fn run(args: &RunArgs) -> Ended {
     let far = hosts::settings(&args.hosts, args.silence, false)?;
     drophammer_lab::refuse_host(&suite).map_err(Failure::environment)?;
     // The names of claims belong to the host's network namespace.
-    let _claims = claim(&suite)?;
+    let to_routers = suite.duts.iter().flat_map(|dut| dut.params.texts("interfaces").unwrap_or_default());
+    let _claims = claim(&format!("a run of {:.24}", suite.name), &to_routers.collect::<Vec<String>>())?;
     let simulated = suite.duts.iter().all(is_virtual);
     let backend = if simulated { backend(&args.backend) } else { usable_backend(&args.backend)? };
     let (threads, queues) = (usize::from(args.threads), u32::from(args.queues));
@@ -276,6 +282,11 @@ pub fn run(args: &RunArgs) -> Ended {
     Ok(exit)
 }
 
+/// What a run says that could not be stored. The remedy remains at the end.
+fn not_stored(why: &RunError) -> String {
+    format!("the run ended here, what was stored so far is kept: {why}")
+}
+
 /// Writes the report of a run that has ended, and returns the exit code.
 pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
     let report = write_report(dir, dir, json);
@@ -293,9 +304,7 @@ pub fn finish(result: Result<Tally, RunError>, dir: &Path, json: bool) -> Exit {
             let exit = match why {
                 RunError::Interrupted => Exit::Interrupted,
                 e @ RunError::Changed(_) => Failure::environment(e).print(),
-                e @ RunError::Store(_) => {
-                    Failure::store(format!("{e}; the run ended here, what was stored so far is kept")).print()
-                }
+                e @ RunError::Store(_) => Failure::store(not_stored(&e)).print(),
             };
             report.err().map(Failure::print);
             exit
@@ -352,4 +361,17 @@ pub fn clean() -> Ended {
         out!("left by an earlier run: {what}");
     }
     Ok(Exit::Good)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostics::with_help;
+
+    #[test]
+    fn a_full_disk_has_its_remedy() {
+        let why = RunError::Store("cannot write x/run.jsonl: the disk is full; free some space".into());
+        let shown = "the run ended here, what was stored so far is kept: cannot write x/run.jsonl: the disk is full\n  help: free some space";
+        assert_eq!(with_help(&not_stored(&why)), shown);
+    }
 }

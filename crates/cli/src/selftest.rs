@@ -5,7 +5,7 @@ use crate::clock::secret;
 use crate::observer::{Watcher, stop_flag};
 use crate::output::err;
 use crate::progress::Display;
-use crate::run::{VERSION, finish, parent, sweep};
+use crate::run::{VERSION, claim, finish, parent, sweep};
 use crate::suite_file::read_own;
 use crate::{Ended, Exit, Failure};
 use drophammer_lab::{Lab, LabOptions};
@@ -69,6 +69,8 @@ pub fn run(args: &SelftestArgs) -> Ended {
     let backends = backends(args)?;
     sweep();
     let folder = parent(args.out.as_deref())?;
+    // The names of claims belong to the host's network namespace.
+    let _claims = claim("drophammer selftest", &args.interfaces)?;
     let options = LabOptions { keep: vec![folder.clone()], ..LabOptions::default() };
     let mut lab = Lab::enter(&options).map_err(Failure::environment)?;
     let writer = match &args.out {

@@ -11,16 +11,36 @@ use crate::{Ended, Exit, Failure};
 use drophammer_lab::kinds::external::refuse_in_use;
 use drophammer_rig::Lender;
 use drophammer_server::server::{Listening, Options, serve};
+use nix::net::if_::if_nametoindex;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Interfaces by the locations that stand for them.
+fn interfaces(ports: &[(String, String)]) -> Result<HashMap<String, String>, Failure> {
+    let mut all = HashMap::new();
+    for (location, interface) in ports {
+        // Agents know the interfaces of other hosts.
+        if !interface.contains('/') && if_nametoindex(interface.as_str()).is_err() {
+            let text = format!("this machine has no interface {interface}; `ip link` lists them");
+            return Err(Failure::environment(text));
+        }
+        if all.insert(location.clone(), interface.clone()).is_some() {
+            return Err(Failure::usage(format!("--port gives `{location}` two interfaces; a location stands for one")));
+        }
+    }
+    Ok(all)
+}
 
 /// `drophammer serve`.
 pub fn run(args: &ServeArgs) -> Ended {
     let stop = stop_flag()?;
+    let interfaces = interfaces(&args.ports)?;
     let controller = hosts::controller(hosts::settings(&args.hosts, args.silence, true)?, None)?;
     let options = Options {
         backend: usable_backend(&args.backend)?,
         lender: controller.map(|controller| Arc::new(controller) as Arc<dyn Lender + Send + Sync>),
+        interfaces,
         idle_stop: Some(args.idle_stop).filter(|time| !time.is_zero()),
         may_use: |name| refuse_in_use(name).map_err(|e| e.to_string()),
         warn: |text| err!("warning: {text}"),

@@ -21,9 +21,8 @@ pub(crate) const MAX_PEERS: u64 = 10_000;
 const HOLD: RangeInclusive<u64> = 3..=65_535;
 
 /// `routes`
-const ROUTES: Param<RouteKind> = Param::new(
+const ROUTES: Param<RouteKind> = Param::fixed(
     "routes",
-    "unicast",
     "unicast",
     "what the routes of all sessions have in addition to prefixes: nothing, a label (RFC 8277), or a label and a route distinguisher (RFC 4364); \
      routes with labels need internal ports",
@@ -31,18 +30,16 @@ const ROUTES: Param<RouteKind> = Param::new(
 
 /// Keys of the section.
 pub(crate) static PARAMS: [ParamSpec; 13] = [
-    ParamSpec::new("dut_as", ParamKind::Count, "65000", "65000", "AS number of the DUT"),
-    ParamSpec::new(
+    ParamSpec::fixed("dut_as", ParamKind::Count, "65000", "AS number of the DUT"),
+    ParamSpec::fixed(
         "tester_as",
         ParamKind::Count,
         "65001",
-        "65001",
         "AS number of the peers on the first port; each later port has the next number",
     ),
-    ParamSpec::new(
+    ParamSpec::fixed(
         "peers_per_port",
         ParamKind::Count,
-        "1",
         "1",
         "emulated routers on each port: the host and the addresses that follow it",
     ),
@@ -56,22 +53,15 @@ pub(crate) static PARAMS: [ParamSpec; 13] = [
         ParamKind::Families,
         "IP versions whose routes are exchanged, each in separate sessions; default: those of the ports",
     ),
-    ParamSpec::new(
-        "hold_time",
-        ParamKind::Duration,
-        "90 s",
-        "90 s",
-        "Hold Time, 3 s to 65535 s (RFC 4271 section 4.2)",
-    ),
+    ParamSpec::fixed("hold_time", ParamKind::Duration, "90 s", "Hold Time, 3 s to 65535 s (RFC 4271 section 4.2)"),
     ParamSpec::optional(
         "internal",
         ParamKind::Ports,
         "ports whose peers are in the DUT's AS; the DUT is their route reflector and they are its clients (RFC 4456); default: none",
     ),
-    ParamSpec::new(
+    ParamSpec::fixed(
         "next_hop_self",
         ParamKind::Flag,
-        "false",
         "false",
         "the DUT advertises external routes to internal peers with itself as next hop (RFC 4271 section 5.1.3)",
     ),
@@ -87,10 +77,9 @@ pub(crate) static PARAMS: [ParamSpec; 13] = [
         "instead of `md5`: a file with the key on one line, relative to the suite file",
     ),
     ParamSpec::optional(keys::ENV, ParamKind::Text, "instead of `md5`: the environment variable with the key"),
-    ParamSpec::new(
+    ParamSpec::fixed(
         "gtsm",
         ParamKind::Flag,
-        "false",
         "false",
         "both sides send TTL or hop limit 255 and accept no segment with less (RFC 5082)",
     ),

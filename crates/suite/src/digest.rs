@@ -85,10 +85,10 @@ fn digest(node: &Node, tests: Option<&[TestConfig]>, registry: &Registry, proble
     let columns = columns(body?, tests, registry, problems)?;
     let (title, by) = (title?, by?);
     if let (Some(by), Some(entry)) = (&by, fields.get("by")) {
-        let has = |table: &TableShape| table.columns.iter().any(|(key, ..)| key == by);
+        let has = |table: &TableShape| table.columns.contains(&by.as_str());
         if let Some(table) = columns.iter().filter_map(|(_, table)| *table).find(|table| !has(table)) {
             let message = format!("{} is not a column of the table `{}`", quote(by), table.key);
-            let keys = table.columns.iter().map(|(key, ..)| *key);
+            let keys = table.columns.iter().copied();
             return problems.refuse(&entry.value.span, message, did_you_mean(by, keys));
         }
     }
@@ -192,12 +192,9 @@ mod tests {
     use super::*;
     use drophammer_model::suite::Params;
 
-    const RATES: TableShape = TableShape {
-        key: "rates",
-        columns: &[("frame_size", "Frame size", ""), ("rate_pps", "Rate", "fps"), ("state", "State", "")],
-        numeric: &[false, true, false],
-    };
-    const SHARED: TableShape = TableShape { key: "shared", columns: &[("note", "Note", "")], numeric: &[false] };
+    const RATES: TableShape =
+        TableShape { key: "rates", columns: &["frame_size", "rate_pps", "state"], numeric: &[false, true, false] };
+    const SHARED: TableShape = TableShape { key: "shared", columns: &["note"], numeric: &[false] };
     const NOTHING: TestSpec =
         TestSpec { name: "", title: "", summary: "", source: "", params: &[], figures: &[], tables: &[], needs: &[] };
     static FIRST: TestSpec = TestSpec { name: "first", tables: &[RATES, SHARED], ..NOTHING };

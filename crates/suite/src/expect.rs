@@ -288,13 +288,13 @@ pub(crate) fn table_of(
     };
     let before = problems.len();
     for column in cells.rows.iter().map(|(column, _)| column).chain([&cells.column]) {
-        if table.columns.iter().any(|(key, ..)| key == column) {
+        if table.columns.contains(&column.as_str()) {
             continue;
         }
         let message = format!("{} is not a column of the table `{}`", quote(column), table.key);
         let help = match column.as_str() {
             "dut" => by_dut.to_owned(),
-            _ => did_you_mean(column, table.columns.iter().map(|(key, ..)| *key)),
+            _ => did_you_mean(column, table.columns.iter().copied()),
         };
         problems.add(span, message, help);
     }
@@ -305,7 +305,7 @@ pub(crate) fn table_of(
 fn example(spec: &TestSpec) -> String {
     let of = |table: &TableShape| {
         let number = table.numbers().last()?;
-        let first = table.columns.first().map(|(key, ..)| *key).filter(|key| *key != number)?;
+        let first = table.columns.first().copied().filter(|key| *key != number)?;
         Some(format!("{}[{first}=64].{number}", table.key))
     };
     spec.tables.first().and_then(of).unwrap_or_else(|| "frame_loss_rate[frame_size=64].loss_percent".into())

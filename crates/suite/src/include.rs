@@ -220,15 +220,18 @@ fn overlay(lower: &mut Vec<Entry>, upper: Vec<Entry>, sections: &[&str]) {
         let below = std::mem::replace(&mut lower[at], entry);
         let entry = &mut lower[at];
         let is_section = sections.contains(&entry.key.as_str());
+        let is_added = !sections.is_empty() && entry.key == ADDED;
         match (below.value.value, &mut entry.value.value) {
             (Value::Map(mut merged), Value::Map(above)) if is_section => {
                 overlay(&mut merged, std::mem::take(above), &[]);
                 *above = merged;
             }
-            (Value::List(mut joined), Value::List(above)) if !sections.is_empty() && entry.key == ADDED => {
+            (Value::List(mut joined), Value::List(above)) if is_added => {
                 joined.append(above);
                 *above = joined;
             }
+            // A section without entries changes nothing.
+            (below, above) if (is_section || is_added) && matches!(above, Value::Null) => *above = below,
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
 //! Converts the text of a suite file to a [`Suite`], or reports all of its errors.
 
-use super::errors::{Problems, Sources, SuiteErrors, did_you_mean, quote};
+use super::errors::{Problems, Sources, SuiteErrors, did_you_mean, list, quote};
 use super::fields::{Fields, flag, name, text, whole, word};
 use super::include::{self, Includer, Open, Refusal};
 use super::keys::{self, KeyPlace, OpenKey, without_secrets};
@@ -205,6 +205,9 @@ fn suite(
     let mut seen = HashSet::new();
     known.retain(|word| seen.insert(word.clone()));
     select(("--test", "test"), &overrides.tests, &mut tests, TestConfig::is_called, &known, &span("tests"), problems);
+    if !overrides.duts.is_empty() {
+        refuse_idle(&duts, &tests, &span("tests"), problems);
+    }
     Some(Suite {
         name: name?,
         title: title?,
@@ -274,4 +277,17 @@ fn select<T>(
         problems.add(span, message, did_you_mean(word, known.iter().map(String::as_str)));
     }
     items.retain(|item| wanted.iter().any(|word| is_called(item, word)));
+}
+
+/// Reports selected DUTs on which none of the selected tests runs: a run of them would measure nothing.
+fn refuse_idle(duts: &[DutConfig], tests: &[TestConfig], span: &Range<usize>, problems: &mut Problems) {
+    let runs = |test: &TestConfig| duts.iter().any(|dut| test.is_for(&dut.name));
+    if duts.is_empty() || tests.is_empty() || tests.iter().any(runs) {
+        return;
+    }
+    let message = format!("no test of this selection runs on {}", list(duts.iter().map(|dut| dut.name.as_str())));
+    let mut able: Vec<&str> = tests.iter().flat_map(|test| &test.duts).map(String::as_str).collect();
+    able.sort_unstable();
+    able.dedup();
+    problems.add(span, message, format!("select a DUT that these tests have in `duts`: {}", list(able)));
 }

@@ -475,7 +475,7 @@ fn kind_schema(kind: ParamKind) -> Value {
         ] }),
         ParamKind::Rate => json!({
             "type": ["string", "number"], "exclusiveMinimum": 0, "examples": ["100 kfps", "100k", 100_000],
-            "pattern": format!("^ *{NUMBER} *[kKmMgG]?([fFpP][pP][sS]|frames/s|packets/s)? *$"),
+            "pattern": format!("^ *{NUMBER} *([kK]|[kKmMgG]?([fFpP][pP][sS]|frames/s|packets/s))? *$"),
         }),
         ParamKind::Speed => speed("Speed of a line.", "100 Mbit/s"),
         ParamKind::Classes => classes(),

@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use drophammer_lab::{KINDS, Language};
 use drophammer_model::capabilities::Placement;
-use drophammer_model::quantity::{parse_count, parse_duration, parse_frame_rate};
+use drophammer_model::quantity::{parse_count, parse_duration, prefixed_number};
 use drophammer_model::traffic::parse_dscp;
 use drophammer_model::trial::Family;
 use drophammer_port::af_packet;
@@ -143,8 +143,11 @@ pub struct ServeArgs {
     /// gRPC over TLS, with a certificate like that of HTTPS
     #[arg(long, conflicts_with = "http")]
     pub grpc_tls: bool,
+    /// What a location stands for, such as `localhost:5555=eth1`; may be repeated. Any other location is the name of an interface
+    #[arg(long = "port", value_name = "LOCATION=INTERFACE", value_parser = location)]
+    pub ports: Vec<(String, String)>,
     /// Stop all flows when no client has called for this time; 0 s to let them run
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "60 s")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10 min")]
     pub idle_stop: Duration,
     /// Folder with the files that suites of clients may name: configurations, included files, tables [default: they may name none]
     #[arg(long, value_name = "DIR")]
@@ -285,6 +288,13 @@ pub fn without_zone(text: &str) -> Result<IpAddr, String> {
     address.parse().map_err(|_| format!("`{text}` is not an address; write for instance `192.0.2.1` or `fe80::1`"))
 }
 
+/// Parses what a location stands for: `localhost:5555=eth1`.
+fn location(text: &str) -> Result<(String, String), String> {
+    let parts = text.rsplit_once('=').filter(|(location, interface)| !location.is_empty() && !interface.is_empty());
+    let parts = parts.map(|(location, interface)| (location.to_owned(), interface.to_owned()));
+    parts.ok_or_else(|| format!("`{text}` names no interface; write for instance `localhost:5555=eth1`"))
+}
+
 /// Parses a number of routes: `1000000`, `1M`.
 pub fn count(text: &str) -> Result<u32, String> {
     let number = parse_count(text).map_err(|e| e.to_string())?;
@@ -294,9 +304,8 @@ pub fn count(text: &str) -> Result<u32, String> {
 /// Parses routes per second: `1000`, `1k`.
 fn per_second(text: &str) -> Result<f64, String> {
     let bare = |c: char| c.is_ascii_digit() || ".,_kKmM".contains(c);
-    let rate = parse_frame_rate(text).ok().filter(|_| text.chars().all(bare));
-    rate.map(|rate| rate.pps())
-        .ok_or_else(|| format!("`{text}` is not a rate; write routes per second above 0, for instance `1000` or `1k`"))
+    let rate = prefixed_number(text).filter(|rate| *rate > 0.0 && text.chars().all(bare));
+    rate.ok_or_else(|| format!("`{text}` is not a rate; write routes per second above 0, for instance `1000` or `1k`"))
 }
 
 /// Kinds of routers that can be brought up on this machine.

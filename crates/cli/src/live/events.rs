@@ -31,7 +31,7 @@ fn is_joint(test: &TestRecord) -> bool {
     METHODS.iter().any(|method| method.spec().name == test.test && method.is_joint())
 }
 
-/// The event for a record; `None` if a progress message reports it.
+/// The event for a record; `None` if it has none, or if a progress message reports it.
 pub fn of_record(record: &Record) -> Option<Value> {
     Some(match record {
         Record::Started(started) => json!({
@@ -64,13 +64,15 @@ pub fn of_record(record: &Record) -> Option<Value> {
                 TestStatus::Unfit(cause) => ("unfit", Some(cause)),
                 TestStatus::Interrupted => ("interrupted", None),
                 TestStatus::Skipped(cause) => ("skipped", Some(cause)),
-                TestStatus::NotAsked => ("not_asked", None),
+                // The suite runs it on other DUTs, so nothing has happened.
+                TestStatus::NotAsked => return None,
             };
             let figures = test.outcome.ranks.iter().map(|figure| {
                 json!({
                     "key": figure.key, "title": figure.title, "unit": figure.unit, "value": figure.value,
                     "higher_is_better": figure.higher_is_better,
-                    "tester_limited": figure.tester_limited || figure.capped,
+                    "tester_limited": figure.tester_limited,
+                    "suite_limited": figure.capped && !figure.tester_limited,
                 })
             });
             json!({
@@ -81,4 +83,30 @@ pub fn of_record(record: &Record) -> Option<Value> {
         Record::Ended(ended) => json!({"event": "ended", "time": ended.time, "interrupted": ended.interrupted}),
         Record::Note(_) | Record::Filter(_) | Record::Classes(_) | Record::CoreLinks(_) => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_model::outcome::Outcome;
+
+    #[test]
+    fn a_test_that_the_suite_runs_on_other_duts_has_no_event() {
+        let event = |status| {
+            let test = TestRecord {
+                dut: "a".into(),
+                test: "throughput".into(),
+                id: None,
+                round: 1,
+                title: "Throughput".into(),
+                parameters: json!({}),
+                elapsed_s: 0.0,
+                status,
+                outcome: Outcome::default(),
+            };
+            of_record(&Record::Test(Box::new(test)))
+        };
+        assert_eq!(event(TestStatus::NotAsked), None);
+        assert_eq!(event(TestStatus::Completed).unwrap()["status"], "completed");
+    }
 }

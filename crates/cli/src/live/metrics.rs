@@ -95,7 +95,8 @@ impl Metrics {
                 // The tests of a router that does not come up end without having begun.
                 self.begun = self.begun.max(self.ended);
                 self.tests = self.tests.max(self.begun);
-                self.failed += u64::from(event["status"] != "completed");
+                let incomplete = ["failed", "unfit"].iter().any(|status| event["status"] == *status);
+                self.failed += u64::from(incomplete);
             }
             _ => {}
         }
@@ -117,7 +118,7 @@ impl Metrics {
         metric("tests", "gauge", "Tests of the run, over all routers and rounds.", &[("", self.tests as f64)]);
         metric("test_number", "gauge", "Tests that have begun.", &[("", self.begun as f64)]);
         metric("tests_ended_total", "counter", "Tests that have ended.", &[("", self.ended as f64)]);
-        metric("tests_failed_total", "counter", "Tests that could not be completed.", &[("", self.failed as f64)]);
+        metric("tests_failed_total", "counter", "Tests that failed or were spoilt.", &[("", self.failed as f64)]);
         let trials = [("{valid=\"true\"}", self.valid as f64), ("{valid=\"false\"}", self.invalid as f64)];
         metric("trials_total", "counter", "Trials; those that are not valid were spoilt by the tester.", &trials);
         metric("frames_offered_total", "counter", "Frames of valid trials.", &[("", self.offered as f64)]);
@@ -196,6 +197,19 @@ mod tests {
         assert_eq!(["tests", "test_number", "tests_ended_total"].map(|name| value(&metrics, name)), [4, 3, 2]);
         metrics.note(&ended);
         assert_eq!(["tests", "test_number", "tests_ended_total"].map(|name| value(&metrics, name)), [4, 3, 3]);
+    }
+
+    #[test]
+    fn a_test_that_does_not_apply_or_was_stopped_has_not_failed() {
+        let mut metrics = Metrics::default();
+        metrics.note(&json!({"event": "started", "tests": ["throughput"]}));
+        for status in ["completed", "skipped", "failed", "unfit", "interrupted"] {
+            metrics.note(&json!({"event": "test_ended", "dut": "a", "test": "throughput", "status": status}));
+        }
+        let text = metrics.text();
+        for line in ["drophammer_tests_ended_total 5", "drophammer_tests_failed_total 2"] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
     }
 
     #[test]

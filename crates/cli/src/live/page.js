@@ -88,12 +88,13 @@ function left(seconds) {
   return `about ${Math.round(seconds / 60)} min left`;
 }
 
-// A limit of the tester is a bound where more is better; where less is better nobody knows the direction.
+// A limit of the tester or of the suite is a bound where more is better; where less is better nobody knows the direction.
 function figure(f) {
   if (f.value === null) return `${f.title}: none`;
   const value = f.value >= 1000 ? grouped(f.value) : String(Number(f.value.toPrecision(4)));
-  const bound = f.tester_limited && f.higher_is_better ? "at least " : "";
-  const limited = f.tester_limited && !f.higher_is_better ? " (limited by the tester)" : "";
+  const limit = f.tester_limited ? "tester" : f.suite_limited ? "suite" : "";
+  const bound = limit && f.higher_is_better ? "at least " : "";
+  const limited = limit && !f.higher_is_better ? ` (limited by the ${limit})` : "";
   return `${f.title}: ${bound}${value} ${f.unit}${limited}`;
 }
 

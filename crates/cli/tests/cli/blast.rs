@@ -74,6 +74,9 @@ fn ctrl_c_ends_sending_and_every_frame_is_in_the_summary() {
 threads=$(nproc); [ $threads -lt 3 ] || threads=2
 $D blast va vb --rate 500fps --bidirectional --threads $threads --json > live & blast=$!
 until [ -s live ]; do sleep 0.02; done
+$D blast vb va 2> held || echo $? >> held
+$D bgp va --address 192.0.2.2/24 --to 192.0.2.1 2>> held || echo $? >> held
+$D bfd va --address 192.0.2.2/24 --to 192.0.2.1 2>> held || echo $? >> held
 kill -INT $blast
 wait $blast || echo $? > exit
 ip -s -j link > kernel
@@ -86,6 +89,9 @@ wait $blast || true
     let ran = script(body);
     let told = summary(&ran, "live");
     agree(&told, kernel(&ran, "kernel"));
+    let held = ran.read("held");
+    assert_eq!(held.matches(" belongs to drophammer blast, process ").count(), 3, "{held}");
+    assert_eq!(held.matches("\n  help: end that first\n3\n").count(), 3, "{held}");
     let live = ran.read("live");
     let first: Value = serde_json::from_str(live.lines().next().unwrap()).unwrap();
     assert!(first["time_s"].as_f64().unwrap() >= 0.99 && first["received_fps"].as_f64().unwrap() > 0.0, "{first}");

@@ -41,6 +41,16 @@ fn runs_are_held_against_each_other() {
         std::fs::write(bad.join("run.jsonl"), content).unwrap();
         refused(bad.to_str().unwrap(), "line 1");
     }
+
+    // Runs without any figure.
+    let records = std::fs::read_to_string(Path::new(&old).join("run.jsonl")).unwrap();
+    let begun = ["begun", "begun-too"].map(|name| {
+        let folder = dir.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("run.jsonl"), records.split_inclusive('\n').next().unwrap()).unwrap();
+        folder.to_str().unwrap().to_owned()
+    });
+    crate::common::refused(&run(&["compare", &begun[0], &begun[1]]), 5, "name runs whose tests produce figures");
 }
 
 #[test]
@@ -212,7 +222,8 @@ fn a_first_suite_is_written_once_and_is_good() {
     let file = dir.path().join("mine.yaml");
     let file = file.to_str().unwrap();
     let init = |ports: &str| run(&["init", "--ports", ports, "--out", file]);
-    for (ports, word) in [("lo", "even number"), ("a b,c", "not the name of an interface"), ("lo,lo", "lo")] {
+    let even = "\n  help: write 2, 4 or another even number; or 1 with `vlans: ";
+    for (ports, word) in [("lo", even), ("a b,c", "not the name of an interface"), ("lo,lo", "lo")] {
         refused(&init(ports), 2, word);
         assert!(!Path::new(file).exists(), "{ports}");
     }

@@ -62,6 +62,7 @@ fn a_run_that_was_cut_off_anywhere_goes_on_and_finds_the_same() {
     let other = records.replacen("\"drophammer\":\"", "\"drophammer\":\"0.0.0 ", 1);
     std::fs::write(cut.join("run.jsonl"), &other).unwrap();
     refused(&resume(&cut, &["--rounds", "3"]), 2, "the run was begun by Drophammer 0.0.0 ");
+    refused(&resume(&cut, &["--rounds", "3"]), 2, "\n  help: use that version, or begin a new run");
     assert_eq!(std::fs::read_to_string(cut.join("run.jsonl")).unwrap(), other);
 }
 
@@ -156,6 +157,7 @@ fn a_spoilt_round_of_a_complete_run_is_measured_again_and_finds_the_same() {
     let whole = summary();
     let output = run(&["run", path, "--rounds", "3", "--resume", folder]);
     refused(&output, 2, "the run is complete, and no test was spoilt");
+    refused(&output, 2, &format!("\n  help: `drophammer report {folder}` writes its report again"));
     // The host spoils the last test of each round on one router.
     let records = std::fs::read_to_string(out.join("run.jsonl")).unwrap();
     let (mut lines, mut spoilt) = (Vec::new(), 0);

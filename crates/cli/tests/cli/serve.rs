@@ -520,6 +520,8 @@ call POST /config "$(cat config)" > /dev/null
 transmit start '"endless"' > /dev/null
 until grep -q 'no client' said; do kill -0 $SERVER; sleep 0.02; done
 metrics
+transmit stop
+transmit stop
 finish
 "#;
     let said = "warning: no client has called for a while: all flows are stopped\n";
@@ -527,6 +529,45 @@ finish
     let row = row(&answers[0], "endless");
     assert_eq!((&row["transmit"], row["frames_tx"].as_u64() > Some(0)), (&"stopped".into(), true));
     assert_eq!(row["frames_tx"], row["frames_rx"]);
+    let warnings = [1, 2].map(|call| answers[call]["warnings"].as_array().unwrap_or_else(|| panic!("{answers:#?}")));
+    let idle = |text: &Value| text.as_str().is_some_and(|text| text.starts_with("no client had called for 300 ms"));
+    assert_eq!(warnings.map(|list| list.iter().filter(|text| idle(text)).count()), [1, 0], "{answers:#?}");
+}
+
+#[test]
+fn a_location_may_stand_for_an_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = SERVER.replace("$D serve", "$D serve --port localhost:5555=va --port te2=vb");
+    let body = r#"
+sed -i 's/"location": "va"/"location": "localhost:5555"/; s/"location": "vb"/"location": "te2"/' config
+call POST /config "$(cat config)" > /dev/null
+transmit start '"fixed"' > /dev/null
+until metrics | tee last | grep -q '"name":"fixed"[^}]*"transmit":"stopped"'; do sleep 0.02; done
+cat last
+call POST /monitor/metrics '{"port": {}}'
+finish
+"#;
+    std::fs::write(folder.path().join("config"), CONFIG).unwrap();
+    let ran = Ran::script_in(NETWORK, folder, &format!("{server}{CALLS}{body}"));
+    let answers = ran.printed.lines().filter(|line| line.starts_with('{'));
+    let answers: Vec<Value> = answers.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [flows, ports] = &answers[..] else { panic!("{answers:#?}") };
+    assert_eq!(count(flows, "fixed", "frames_rx"), 200);
+    let locations = [0, 1].map(|port| ports["port_metrics"][port]["location"].clone());
+    assert_eq!(locations, ["localhost:5555", "te2"]);
+}
+
+#[test]
+fn a_location_stands_for_one_interface_that_exists() {
+    for (locations, code, text) in [
+        (&["a=lo", "a=lo"][..], 2, "gives `a` two interfaces"),
+        (&["a=nosuch0"], 3, "has no interface nosuch0"),
+        (&["localhost:5555"], 2, "`localhost:5555` names no interface"),
+    ] {
+        let mut words = vec!["serve"];
+        words.extend(locations.iter().flat_map(|location| ["--port", *location]));
+        refused(&run(&words), code, text);
+    }
 }
 
 #[test]

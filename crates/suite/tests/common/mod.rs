@@ -1,7 +1,7 @@
 //! A small registry for the tests of suite reading.
 #![allow(dead_code, missing_docs)]
 
-use drophammer_model::capabilities::{Capabilities, Need, Vlans};
+use drophammer_model::capabilities::{Capabilities, Need};
 use drophammer_model::registry::{FigureShape, KindSpec, ParamKind, ParamSpec, Registry, TableShape, TestSpec};
 use drophammer_model::suite::Suite;
 use drophammer_suite::SuiteErrors;
@@ -14,11 +14,10 @@ const SIZES: ParamSpec = ParamSpec::new(
     "[64, 128, 256, 512, 1024, 1280, 1518]",
     "sizes",
 );
-const FAMILIES: ParamSpec = ParamSpec::new("families", ParamKind::Families, "[ipv4]", "[ipv4]", "IP versions");
-const DIRECTION: ParamSpec = ParamSpec::new(
+const FAMILIES: ParamSpec = ParamSpec::fixed("families", ParamKind::Families, "[ipv4]", "IP versions");
+const DIRECTION: ParamSpec = ParamSpec::fixed(
     "direction",
     ParamKind::Choice(&["bidirectional", "unidirectional"]),
-    "bidirectional",
     "bidirectional",
     "who sends",
 );
@@ -27,15 +26,10 @@ const SETTLE: ParamSpec = ParamSpec::new("settle", ParamKind::Duration, "0 s", "
 const PRECISION: ParamSpec = ParamSpec::new("precision", ParamKind::Percent, "1", "0.5", "width of the search");
 const TRIALS: ParamSpec = ParamSpec::new("trials", ParamKind::Count, "2", "20", "repetitions");
 const PACKING: ParamSpec = ParamSpec::new("packing", ParamKind::CountOr("fit"), "fit", "500", "at once");
-const LOADS: ParamSpec = ParamSpec::new(
-    "loads",
-    ParamKind::Percents,
-    "[10, 50, 90, 100]",
-    "[10, 50, 90, 100]",
-    "per cent of the throughput",
-);
+const LOADS: ParamSpec =
+    ParamSpec::fixed("loads", ParamKind::Percents, "[10, 50, 90, 100]", "per cent of the throughput");
 const FLOOR: ParamSpec = ParamSpec::optional("floor", ParamKind::Rate, "lowest rate");
-const VERIFY: ParamSpec = ParamSpec::new("verify", ParamKind::Flag, "true", "true", "check payloads");
+const VERIFY: ParamSpec = ParamSpec::fixed("verify", ParamKind::Flag, "true", "check payloads");
 const RESET: ParamSpec = ParamSpec::required("reset_command", ParamKind::Command, "what resets the DUT");
 const COMMON: [ParamSpec; 4] = [SIZES, FAMILIES, DIRECTION, DURATION];
 
@@ -56,13 +50,7 @@ macro_rules! test {
 
 const LOSSES: TableShape = TableShape {
     key: "frame_loss_rate",
-    columns: &[
-        ("frame_size", "Frame size", ""),
-        ("load_percent", "Load", "%"),
-        ("loss_percent", "Loss", "%"),
-        ("latency_us", "Latency", "µs"),
-        ("remark", "Remark", ""),
-    ],
+    columns: &["frame_size", "load_percent", "loss_percent", "latency_us", "remark"],
     numeric: &[false, true, true, true, false],
 };
 
@@ -88,18 +76,10 @@ static ROUTES: TestSpec = TestSpec {
 static FRR: KindSpec = KindSpec {
     name: "frr",
     summary: "FRRouting.",
-    capabilities: Capabilities {
-        bgp: true,
-        bgp_forwarding: true,
-        bgp_protection: true,
-        vlans: Vlans::Own,
-        vlan_tags: 2,
-        systems: true,
-        ..Capabilities::ROUTER
-    },
+    capabilities: Capabilities { systems: true, ..Capabilities::BGP_ROUTER },
     needs: &[("zebra", "frr")],
     params: &[
-        ParamSpec::new("threads", ParamKind::Count, "1", "1", "threads"),
+        ParamSpec::fixed("threads", ParamKind::Count, "1", "threads"),
         ParamSpec::optional("config", ParamKind::File, "a file"),
     ],
 };

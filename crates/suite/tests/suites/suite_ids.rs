@@ -68,6 +68,23 @@ fn what_a_test_needs_is_asked_only_where_it_runs() {
 }
 
 #[test]
+fn a_selection_that_runs_nothing_is_refused() {
+    let text = TWICE.replace("{id: small, ", "{id: small, duts: [b], ");
+    let read = |dut: &str, tests: &[&str]| {
+        let tests = tests.iter().map(ToString::to_string).collect();
+        read(&text, "twice.yaml", &REGISTRY, &Overrides { duts: vec![dut.into()], tests, ..Overrides::default() })
+    };
+    let errors = read("a", &["small"]).unwrap_err();
+    let [error] = &errors.errors[..] else { panic!("{errors}") };
+    assert_eq!((error.line, error.message.as_str()), (4, "no test of this selection runs on `a`"));
+    assert_eq!(error.help, "select a DUT that these tests have in `duts`: `b`");
+    let good: [(&str, &[&str]); 3] = [("b", &["small"]), ("a", &["small", "latency"]), ("a", &[])];
+    for (dut, tests) in good {
+        assert!(read(dut, tests).is_ok(), "{dut} {tests:?}");
+    }
+}
+
+#[test]
 fn settings_of_an_id_change_one_test_and_those_of_a_name_all() {
     let suite = with(&[], &["9000.frame_sizes=[256]"]).unwrap_or_else(|e| panic!("{e}"));
     let expected =

@@ -52,6 +52,10 @@ fn keys_of_the_suite_win_over_those_that_it_includes() {
     assert_eq!(params.sizes("frame_sizes").unwrap().len(), 1);
     assert_eq!(loaded.text, suite);
     assert_eq!(loaded.included, [("bench.yaml".to_owned(), BENCH.to_owned())]);
+    // A section without entries changes nothing.
+    let empty = suite.replace("{duration: 1 s}", "");
+    let loaded = good(&[("suite.yaml", empty.as_str()), ("bench.yaml", BENCH)]);
+    assert_eq!(loaded.suite.tests[0].params.duration("duration"), Some(std::time::Duration::from_secs(5)));
     // Lists are not merged: only the suite's tests remain.
     let with_tests = format!("{BENCH}tests: [latency, back_to_back]\n");
     let loaded = good(&[("suite.yaml", suite), ("bench.yaml", with_tests.as_str())]);

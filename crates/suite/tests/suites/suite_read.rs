@@ -214,7 +214,7 @@ fn check_specs_finds_what_is_wrong_with_a_registry() {
             ParamSpec::optional("duration", ParamKind::Count, ""),
         ],
         figures: &[FigureShape { key: "x_{size}", help: "" }],
-        tables: &[TableShape { key: "x", columns: &[("a", "A", "")], numeric: &[] }],
+        tables: &[TableShape { key: "x", columns: &["a"], numeric: &[] }],
         needs: &[],
     };
     let found = check_specs(&Registry { tests: &[&BAD], kinds: &[] });

@@ -161,8 +161,8 @@ async fn prepared(link: &Link, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -> 
     Ok(true)
 }
 
-/// Refuses to be the second agent with this name. An entry that keeps changing belongs to a running agent. Returns the revision
-/// of one that does not.
+/// Fails if an agent with this name is running, so that its entry keeps changing. Returns the revision of an entry that a dead agent
+/// has left behind.
 async fn refuse_second(link: &Link, name: &str) -> Result<Option<u64>, Problem> {
     let agents = link.agents().await?;
     let entry = || patiently("the bucket of agents", || agents.entry(name));

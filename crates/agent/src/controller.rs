@@ -225,7 +225,7 @@ impl Bond {
             locked(&heard).lost = Some(lost);
         };
         self.tasks.spawn_on(keep, self.runtime.handle());
-        // One after the other, so that one of two runs of the same suite gets all of them.
+        // One after the other, so that of two runs of the same suite, one gets all of them.
         for host in &self.hosts {
             for (interface, _) in &host.ports {
                 let key = lease_key(&host.name, interface);

@@ -248,7 +248,7 @@ impl Link {
     }
 }
 
-/// Checks that a server that takes messages of up to `most` bytes takes all of them.
+/// Checks that a server that takes messages of up to `most` bytes takes the largest ones of this program.
 fn takes_all(url: &str, most: usize) -> Result<(), Problem> {
     if most >= LARGEST {
         return Ok(());

@@ -330,9 +330,9 @@ pub enum Over {
         refusals: Refusals,
         /// How long its thread was ready to run while other programs had its processor, in ns, if the kernel counts it.
         waited_ns: Option<u64>,
-        /// The most that a hypervisor took from the processor of one of its port threads, in ns, if these have processors of their own.
+        /// Largest time in ns that a hypervisor took from the processor of a port thread; `None` if unknown, as without `--processors`.
         stolen_ns: Option<u64>,
-        /// Frames to and from devices that it could not pass on during the trial.
+        /// Frames to and from devices that the agent could not pass on during the trial.
         #[serde(default)]
         lost: u64,
     },

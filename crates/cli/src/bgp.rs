@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Time limit for the first answer of the peer, and with `--for` for more routes that it takes.
+/// Time limit for the first answer of the peer. With `--for`, also for the peer to take more routes.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time limit for the session to end.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -43,7 +43,7 @@ fn open(job: &Job, backend: &Backend) -> Result<Speaker, Failure> {
     Ok(speaker)
 }
 
-/// How far the best session has come. Sessions that end at the same route again and again do not get further.
+/// How far the best session has come. This does not grow if every session ends at the same route.
 #[derive(Debug, Default)]
 struct Progress {
     /// Routes sent in earlier sessions.
@@ -53,7 +53,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// `lost` is true if a session has ended since the last look.
+    /// `lost` is true if a session has ended since the last call.
     fn look(&mut self, advertised: u64, lost: bool, elapsed: Duration) {
         if lost {
             self.earlier = advertised;

@@ -91,10 +91,10 @@ pub fn refuse_missing<'d>(duts: impl IntoIterator<Item = &'d DutConfig>, needs: 
     if missing.is_empty() { Ok(()) } else { Err(Failure::environment(missing.join("\nerror: "))) }
 }
 
-/// Claims these interfaces of this machine, so that no other command uses them at the same time. `owner` describes this command to
-/// others.
+/// Claims these interfaces of this machine, so that no other command uses them at the same time. `owner` is how error messages of
+/// other commands name this one.
 pub fn claim(owner: &str, names: &[String]) -> Result<Claims, Failure> {
-    // Those of other hosts belong to their agents, and no interface has a longer name.
+    // Agents claim the interfaces of other hosts. The name of an interface has at most 15 bytes.
     let is_own = |name: &&str| !name.contains('/') && name.len() < 16;
     let names: Vec<&str> = names.iter().map(String::as_str).filter(is_own).collect();
     let mut claims = Claims::new(owner);
@@ -282,7 +282,7 @@ pub fn run(args: &RunArgs) -> Ended {
     Ok(exit)
 }
 
-/// What a run says that could not be stored. The remedy remains at the end.
+/// The message of a run that could not be stored. The remedy stays at the end.
 fn not_stored(why: &RunError) -> String {
     format!("the run ended here, what was stored so far is kept: {why}")
 }

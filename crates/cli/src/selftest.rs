@@ -69,7 +69,7 @@ pub fn run(args: &SelftestArgs) -> Ended {
     let backends = backends(args)?;
     sweep();
     let folder = parent(args.out.as_deref())?;
-    // The names of claims belong to the host's network namespace.
+    // Before the lab is entered: the names of claims belong to the host's network namespace.
     let _claims = claim("drophammer selftest", &args.interfaces)?;
     let options = LabOptions { keep: vec![folder.clone()], ..LabOptions::default() };
     let mut lab = Lab::enter(&options).map_err(Failure::environment)?;

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Interfaces by the locations that stand for them.
+/// The interface of each location.
 fn interfaces(ports: &[(String, String)]) -> Result<HashMap<String, String>, Failure> {
     let mut all = HashMap::new();
     for (location, interface) in ports {

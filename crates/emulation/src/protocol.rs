@@ -124,7 +124,7 @@ pub enum Input<'a> {
     Neighbour(IpAddr),
 }
 
-/// An IP packet with a valid header. The fragments of an OSPF packet have been put together; other fragments and IPv6 extension
+/// An IP packet with a valid header. OSPF packets have been reassembled from their fragments; other fragments and IPv6 extension
 /// headers are not supported.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {

@@ -32,7 +32,7 @@ pub(crate) const FILTERS: Param<FilterStyle> = Param::fixed(
     "how the filters of a test become nftables rules: one by one, or as sets, which look up consecutive rules with the same fields together",
 );
 
-/// The style as an entry of a router's record: routers of different styles are not the same router. `None` for the default.
+/// The style as an entry of a router's record, so that routers with different styles do not look like one router. `None` for the default.
 pub(crate) fn recorded(style: FilterStyle) -> Option<(String, String)> {
     (style != FilterStyle::List).then(|| (FILTERS.spec().key.to_owned(), style.word().to_owned()))
 }

@@ -238,7 +238,7 @@ pub fn show_duration(d: Duration) -> String {
 /// Maximum accepted frame rate, in frames per second.
 const MOST_FRAMES: f64 = 1e12;
 
-/// Reads a number with a prefix instead of zeros: `1000`, `1.5k`, `2M`.
+/// Reads a number that may have a prefix: `1000`, `1.5k`, `2M`.
 pub fn prefixed_number(text: &str) -> Option<f64> {
     let (number, unit) = number_and_unit(text)?;
     Some(number * factor(unit, &[])?)

@@ -99,7 +99,7 @@ pub fn resumed(command: &[String], dir: &str) -> String {
     words.join(" ")
 }
 
-/// Quotes a word for a shell, if it needs that.
+/// Quotes a word for a shell if needed.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

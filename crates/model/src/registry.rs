@@ -136,7 +136,7 @@ pub struct FigureShape {
 }
 
 impl FigureShape {
-    /// True if it is a latency of frames, or is based on one. Keys of other figures do not have this word.
+    /// True if the figure is a latency of frames, or is based on one. The keys of all such figures, and of no others, contain `latency`.
     pub fn is_latency(&self) -> bool {
         self.key.contains("latency")
     }
@@ -199,7 +199,7 @@ impl TestSpec {
         self.figures.iter().any(FigureShape::is_latency)
     }
 
-    /// True if all figures are.
+    /// True if all figures are latencies of frames, or are based on them.
     pub fn measures_only_latency(&self) -> bool {
         self.measures_latency() && self.figures.iter().all(FigureShape::is_latency)
     }

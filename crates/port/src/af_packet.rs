@@ -170,7 +170,7 @@ struct Link {
 impl Drop for Link {
     fn drop(&mut self) {
         if *self.unplugged.get_mut() {
-            // Otherwise nobody could open the interface again. It may be gone.
+            // An interface that stays down could not be opened again. Errors do not matter: the interface may be gone.
             let _ = sys::set_interface_up(&self.control, &self.interface, true);
         }
     }
@@ -192,7 +192,7 @@ pub struct AfPacket {
     unseen: Option<Unseen>,
     /// Frames dropped by the network card.
     card_drops: CardDrops,
-    /// Of a network card.
+    /// Carrier of the link, if this is a network card.
     carrier: Option<Carrier>,
     link: Arc<Link>,
     /// Value of the link's `switched` when the port's socket last reported that the link is down.

@@ -14,7 +14,7 @@ const CLASS: &str = "/sys/class/net";
 /// Counters of frames that found a card's ring full. Drivers may count the same frame twice.
 const DROPS: [&str; 3] = ["rx_missed_errors", "rx_fifo_errors", "rx_over_errors"];
 
-/// How long a look at a carrier counts. Looking takes longer than sending a few frames.
+/// How long a reading of the carrier is good for. It takes longer than sending a few frames.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// True if the frames of an interface with this driver come from a program or another interface, not from a network card.
@@ -117,7 +117,7 @@ impl Card {
 /// Whether the link of a network card has carrier. Without it, the kernel refuses frames as if the card's ring were full.
 #[derive(Debug)]
 pub(crate) struct Carrier {
-    /// File with 0 or 1.
+    /// The kernel's file `carrier`, which has 0 or 1.
     file: File,
     looked: Option<Instant>,
     is_gone: bool,

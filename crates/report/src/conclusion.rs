@@ -203,7 +203,7 @@ const EXTERNAL: &str = "external";
 fn alike(duts: &[DutView]) -> bool {
     let what = |dut: &DutView| {
         let record = dut.records.first()?;
-        // Interfaces in the lab have another name for each router.
+        // In the lab, every router has interfaces with names of its own.
         let ports = record.ports.iter().filter(|_| record.kind == EXTERNAL);
         let interfaces: Vec<String> = ports.map(|port| port.interface.clone()).collect();
         Some((record.kind.clone(), record.version.clone(), record.config.clone(), interfaces))

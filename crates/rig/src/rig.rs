@@ -470,7 +470,7 @@ impl Rig {
                 match traffic {
                     Course::Here(traffic) => {
                         if let Err(e) = ports.drive(traffic, hosts, acts, stopped, until) {
-                            // There are none if the traffic could not be prepared.
+                            // Empty if the traffic could not be prepared.
                             let reports = traffic.reports();
                             self.cut_off = (!reports.is_empty()).then(|| Box::new(merge(&reports)));
                             self.last_counts = self.keeps_counts.then(|| traffic.snapshot(ports.clock().now()));
@@ -641,8 +641,8 @@ impl Rig {
         self.traffic().map(|traffic| traffic.late_departures(port))
     }
 
-    /// Returns by how much the wall clock was set at most since the traffic started, in ns; see [`Traffic::clock_step_ns`]. `None` without
-    /// traffic on this host.
+    /// Returns the largest step of the wall clock since the traffic started, in ns; see [`Traffic::clock_step_ns`]. `None` without traffic
+    /// on this host.
     pub fn clock_step_ns(&self) -> Option<i64> {
         self.traffic().map(Traffic::clock_step_ns)
     }

@@ -33,7 +33,7 @@ struct Frames {
     origin_ns: u64,
     frames: VecDeque<Frame>,
     used: usize,
-    /// True once a frame did not fit. A smaller one after it would hide that one is missing.
+    /// True once a frame did not fit. From then on no frame is taken: a smaller one that fits would hide the gap.
     full: bool,
 }
 

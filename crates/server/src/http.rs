@@ -128,7 +128,7 @@ pub(crate) fn json(status: StatusCode, value: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], text(value)).into_response()
 }
 
-/// Writes floats with a point and without an exponent: clients that read answers as YAML take `5e-6` for a text.
+/// Writes floats with a point and without an exponent: clients that read answers as YAML take `5e-6` for a string.
 struct Plain;
 
 impl Formatter for Plain {

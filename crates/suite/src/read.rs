@@ -279,7 +279,7 @@ fn select<T>(
     items.retain(|item| wanted.iter().any(|word| is_called(item, word)));
 }
 
-/// Reports selected DUTs on which none of the selected tests runs: a run of them would measure nothing.
+/// Reports a selection in which no test runs on any DUT: it would measure nothing.
 fn refuse_idle(duts: &[DutConfig], tests: &[TestConfig], span: &Range<usize>, problems: &mut Problems) {
     let runs = |test: &TestConfig| duts.iter().any(|dut| test.is_for(&dut.name));
     if duts.is_empty() || tests.is_empty() || tests.iter().any(runs) {

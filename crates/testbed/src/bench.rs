@@ -240,7 +240,7 @@ impl<'a> Bench<'a> {
             let begun = self.rig.now();
             let tried = self.execute(&probe, &[]);
             if let (Ok(_), Some(started), true) = (&tried, self.rig.started(), self.rig.is_far()) {
-                // Waiting for the hosts of the ports takes none of the device's time.
+                // The device's time does not include the wait for the hosts of the ports.
                 deadline = deadline + started.since(begun);
             }
             let problem = match tried {
@@ -279,7 +279,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The error for a failure that lasts. A port also fails if the device dies and takes its end of a virtual link along.
+    /// The error for a failure that lasts. A port also fails if the device dies, because its end of a virtual link dies with it.
     fn blamed(&mut self, failure: Failure) -> TestError {
         if matches!(failure, Failure::Port(_))
             && let Err(died) = self.check_device()

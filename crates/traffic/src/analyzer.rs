@@ -148,7 +148,7 @@ pub struct Analyzer {
     late_ns: u64,
     /// How far a departure can be after the arrival, in ns.
     ahead: u64,
-    /// True for each flow that this host sends as well, by the same clock; empty if it sends all of them.
+    /// True for each flow that this host also sends, so that one clock has both times. Empty if it sends all of them.
     same_clock: Vec<bool>,
     stale: u64,
     /// Address of the host on the port of each queue, in the form of [`destination`].
@@ -551,9 +551,8 @@ pub(crate) fn destination(frame: &[u8]) -> u64 {
     frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head) & ADDRESS)
 }
 
-/// By how much send and receive times can be out of order, in ns: of a flow that one host sends and receives, where both are readings
-/// of one clock, and between hosts, whose clocks differ by far less than this. Latencies that are longer than 4.29 s less this time
-/// look negative.
+/// How long before its departure a frame can seem to arrive, in ns. First if one host sends and receives, by one clock; then between
+/// hosts, whose clocks differ by far less than this. Latencies above 4.29 s less this time look negative.
 const AHEAD: u64 = 1_000_000;
 const AHEAD_BETWEEN_HOSTS: u64 = 1_000_000_000;
 

@@ -64,7 +64,7 @@ const SETTLED: Duration = Duration::from_millis(20);
 /// A loop that was away for this long first reads what has arrived meanwhile, for at most [`CATCH_UP`], before it polls the control.
 const HELD_UP: Duration = Duration::from_millis(20);
 const CATCH_UP: Duration = Duration::from_millis(20);
-/// How often the first lane looks at the wall clock: one that is set forward and back again looks right at the end.
+/// How often the first lane reads the wall clock. A clock that was set forward and back again looks right at the end.
 const WALL_PERIOD: Duration = Duration::from_millis(20);
 /// Number of bursts taken from one port before the next port has its turn.
 const RECEIVE_ROUNDS: usize = 4;

@@ -251,7 +251,7 @@ impl Traffic {
         let seen = self.lanes.first().and_then(|lane| lane.as_ref()?.wall_offsets);
         let offsets = seen.into_iter().flat_map(|(least, most)| [least, most]).chain([clock.wall_offset()]);
         let steps = offsets.map(|offset| i64::try_from(offset - self.wall_before).unwrap_or(i64::MAX));
-        // Earlier calls have seen theirs.
+        // The largest step that earlier calls have found.
         let steps = steps.chain([self.clock_step_ns]);
         self.clock_step_ns = steps.max_by_key(|step| step.unsigned_abs()).unwrap_or(0);
         if failed || self.is_over() {
@@ -269,7 +269,7 @@ impl Traffic {
         self.late_ns
     }
 
-    /// Returns the largest difference of the wall clock to what it was at the start, against the steady clock, in ns so far.
+    /// Returns the largest step of the wall clock against the steady clock since the start, in ns.
     pub fn clock_step_ns(&self) -> i64 {
         self.clock_step_ns
     }

@@ -1,4 +1,4 @@
-//! The end of a trial: the reports of all hosts, and what is known of the hosts.
+//! The end of a trial: fetches the reports of all hosts, compares clocks, and describes the hosts.
 
 use super::compare::{Compared, worse};
 use super::{Bond, LEAD, LONG, locked};
@@ -13,7 +13,7 @@ use futures_util::future::try_join_all;
 use tokio::time::timeout;
 
 impl Bond {
-    /// Has the reports of all hosts stored, and fetches them.
+    /// Asks all hosts to store their reports, and fetches them.
     pub(super) async fn collect(
         &mut self,
         refusals: Refusals,
@@ -75,8 +75,7 @@ impl Bond {
         Ok(FarResult { reports, counts, hosts, waited_ns, stolen_ns, lost, clocks })
     }
 
-    /// Describes a host in a trial for which all were ready in time, so that each started when its clock showed the agreed
-    /// instant.
+    /// Describes a host in a trial. All hosts were ready in time, so each started when its clock showed the agreed instant.
     fn record(&self, host: &Host, one_way_ns: u64) -> HostRecord {
         let own = self.uncertain[host.clock];
         let others = self.hosts.iter().filter(|other| other.clock != host.clock);

@@ -143,7 +143,7 @@ pub struct ServeArgs {
     /// gRPC over TLS, with a certificate like that of HTTPS
     #[arg(long, conflicts_with = "http")]
     pub grpc_tls: bool,
-    /// What a location stands for, such as `localhost:5555=eth1`; may be repeated. Any other location is the name of an interface
+    /// Interface for a location, such as `localhost:5555=eth1`; may be repeated. Any other location is the name of an interface
     #[arg(long = "port", value_name = "LOCATION=INTERFACE", value_parser = location)]
     pub ports: Vec<(String, String)>,
     /// Stop all flows when no client has called for this time; 0 s to let them run
@@ -288,7 +288,7 @@ pub fn without_zone(text: &str) -> Result<IpAddr, String> {
     address.parse().map_err(|_| format!("`{text}` is not an address; write for instance `192.0.2.1` or `fe80::1`"))
 }
 
-/// Parses what a location stands for: `localhost:5555=eth1`.
+/// Parses a location and its interface: `localhost:5555=eth1`.
 fn location(text: &str) -> Result<(String, String), String> {
     let parts = text.rsplit_once('=').filter(|(location, interface)| !location.is_empty() && !interface.is_empty());
     let parts = parts.map(|(location, interface)| (location.to_owned(), interface.to_owned()));

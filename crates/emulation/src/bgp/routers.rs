@@ -174,7 +174,7 @@ impl Routers {
     }
 
     /// True if the DUT's TCP has acknowledged all UPDATEs of a router. The DUT may not have read them yet. False from the loss of a session
-    /// until it is back.
+    /// until it is up again.
     pub fn all_acknowledged(&self, peer: usize) -> bool {
         let at = &self.peers[peer];
         !at.broken && at.adj_rib_out.is_empty() && at.unacknowledged == 0

@@ -217,8 +217,8 @@ impl Session {
         self.set_restarted(true);
     }
 
-    /// The peer has restarted without a word and has opened a new connection (RFC 4724 section 5): ends the session, and begins the next one,
-    /// for [`Session::connected`].
+    /// The peer has restarted without a NOTIFICATION and has opened a new connection (RFC 4724 section 5). Ends the session, and begins the
+    /// next one, for [`Session::connected`].
     pub fn replace(&mut self, now: Instant) {
         if self.state >= State::OpenSent {
             self.finish(now, Cause::TcpReset);

@@ -178,7 +178,7 @@ fn take_ipv4(
     }
     let whole;
     let mut packet = arrived.payload;
-    // Fragments of other protocols than OSPF, which `parse` refuses, and packets for other hosts are legitimate, but the
+    // Fragments of protocols other than OSPF, which `parse` refuses, and packets for other hosts are legitimate, but the
     // device does not handle them.
     let mut alert = None;
     if packet.len() >= ipv4::LEN {

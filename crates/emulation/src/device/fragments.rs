@@ -1,11 +1,11 @@
-//! Puts together IPv4 packets that arrive in fragments (RFC 791 section 3.2). Only OSPF needs it: its packets have no other way to be longer
-//! than a frame (RFC 2328 section A.1).
+//! Reassembles IPv4 packets from fragments (RFC 791 section 3.2). Only OSPF needs this: it sends packets that are longer than a frame in IP
+//! fragments (RFC 2328 section A.1).
 
 use drophammer_model::Instant;
 use drophammer_wire::{checksum, ipv4};
 use std::time::Duration;
 
-/// Maximum number of incomplete packets; the oldest gives way.
+/// Maximum number of incomplete packets. A new one replaces the oldest.
 const MOST_PACKETS: usize = 8;
 /// Maximum number of fragments of a packet.
 const MOST_PARTS: usize = 128;
@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 65_535 - ipv4::LEN;
 /// How long the rest of a packet may take.
 const LIFETIME: Duration = Duration::from_secs(15);
 
-/// A packet some of whose fragments have arrived.
+/// A packet of which some fragments have arrived.
 struct Incomplete {
     /// Source, destination and identification.
     of: ([u8; 8], [u8; 2]),

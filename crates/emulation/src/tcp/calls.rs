@@ -135,8 +135,8 @@ impl TcpStack {
         taken
     }
 
-    /// Lets the peer be silent for `time` before the stack gives it up, if that is longer than [`super::TcpConfig::timeout`]: for users who
-    /// detect its silence themselves.
+    /// Lets the peer be silent for `time` before the stack ends the connection, if that is longer than [`super::TcpConfig::timeout`]. For
+    /// protocols with timers of their own.
     pub fn be_patient(&mut self, id: ConnectionId, time: Duration) {
         if let Some(connection) = slot_of(&mut self.slots, id) {
             connection.patience = time;

@@ -217,7 +217,7 @@ fn resets(
             Err(error @ (TestError::DutDied(_) | TestError::Failed(_))) => Err(error),
             Err(error) => cleared.and(Err(error)),
         };
-        // The resets without the one in which the router failed must not replace it.
+        // Figures of the other resets must not hide the one in which the router failed.
         if matches!(stopped, Err(TestError::DutDied(_) | TestError::Failed(_))) {
             return stopped;
         }

@@ -317,7 +317,7 @@ fn rank_loss(
     outcome.ranks.push(RankFigure { load_pps: Some(highest.pps()), tester_limited, capped, ..figure });
 }
 
-/// Returns the mean latency of the slower family in µs; `None` if too many frames were lost, or if clocks hide it. `pure` is the latency of
+/// Returns the mean latency of the slower family in µs; `None` if too many frames were lost, or if clocks do not show it. `pure` is the latency of
 /// pure IPv4 and its load.
 fn latency(
     outcome: &mut Outcome,

@@ -143,7 +143,7 @@ pub fn is_overloaded(results: &[TrialResult]) -> bool {
     loss_percent(results).is_some_and(|percent| percent > OVERLOADED_PERCENT)
 }
 
-/// Why the clocks of several hosts do not show the latency of this trial, of `group` alone if it is given; `None` if they do.
+/// Why the clocks of several hosts do not show the latency of this trial, or of `group` if given; `None` if they do.
 pub fn hidden_latency(result: &TrialResult, group: Option<&str>) -> Option<String> {
     let between = result.health.between_hosts.as_ref()?;
     let asked = |name: &&String| match group {

@@ -105,7 +105,7 @@ pub trait Columns: Sized {
 }
 
 /// Declares the columns of a table as a struct that is also a row: `key: type = "heading" ["unit"]`. The unit can be
-/// omitted. So can a heading that is the key in words, without the unit at its end: "Loss" for `loss_percent`.
+/// omitted, and so can the heading. It is then the key in words, without a unit at its end: "Loss" for `loss_percent`.
 ///
 /// ```
 /// use drophammer_methods::table::{Columns, TableSpec};

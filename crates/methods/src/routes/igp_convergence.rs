@@ -388,7 +388,7 @@ impl Followed {
             (None, true) => "frames to some prefixes show no time: they arrived or were lost before the change, or were lost by chance".into(),
         };
         let measured = self.whole && ran.lost_sessions().is_none();
-        // The router did nothing wrong that these frames would show.
+        // As far as these frames show, the router did nothing wrong.
         let few = self.few && self.wrong.is_empty() && ran.lost_sessions().is_none();
         for (spec, word, share) in [(&figures[0], "median", 0.5), (&figures[1], "max", 1.0)] {
             let value = self.percentile_s(share).filter(|_| measured).map(|s| s * 1e3);

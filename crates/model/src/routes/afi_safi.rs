@@ -65,7 +65,7 @@ impl AfiSafi {
     /// VPN routes of IPv6 (RFC 4659).
     pub const VPNV6: AfiSafi = AfiSafi::new(AFI_IPV6, SAFI_VPN);
 
-    /// These families. Sets of families use the positions as the numbers of their bits.
+    /// All families. In a set of families, the position of a family here is the number of its bit.
     pub const ALL: [AfiSafi; 6] = [
         AfiSafi::IPV4_UNICAST,
         AfiSafi::IPV6_UNICAST,

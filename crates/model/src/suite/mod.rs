@@ -440,7 +440,7 @@ impl FromStr for FlowRate {
                 false => Err(bad(", because it is out of range")),
             };
         }
-        // No tester sends 1 Gfps, so `1G`, which is no frame rate, is 1 Gbit/s.
+        // No tester sends 1 Gfps, so `1G`, which is refused as a frame rate, is read as 1 Gbit/s.
         let last = text.trim_end().chars().last().unwrap_or_default();
         match (parse_frame_rate(text), text.parse().map(FlowRate::Bits)) {
             (_, Ok(_)) if matches!(last, 'm' | 'M') => {

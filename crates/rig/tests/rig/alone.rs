@@ -26,7 +26,7 @@ fn rig_of(queues: u32, threads: usize) -> Rig {
     rig_with(queues, threads, |port| port)
 }
 
-/// The same with `around` each queue.
+/// Like [`rig_of`], with each queue wrapped by `around`.
 fn rig_with(queues: u32, threads: usize, around: impl Fn(BoxedPort) -> BoxedPort) -> Rig {
     let clock = SystemClock::start();
     let ends = memory::queues([0, 1].map(|i| host_mac(5, i)), 1_500, clock, [queues; 2]);

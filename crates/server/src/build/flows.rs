@@ -150,8 +150,8 @@ impl<'a> FlowBuilder<'a, '_> {
                 let end = |port| End { port, place: None };
                 Some(match to.split_first() {
                     Some((first, also)) => (vec![(end(from), end(*first))], also.to_vec()),
-                    // The frames may arrive anywhere, and count at the port where they do. Few come back to their own port, and frames
-                    // at a port other than the first one take longer to count.
+                    // The frames may arrive anywhere, and count at the port where they arrive. The first receiver is another port if there is
+                    // one: few frames come back to their own port, and frames at a port other than the first one take longer to count.
                     None => {
                         let mut also = self.others_on_its_host(from);
                         let to = also.first_mut().map_or(from, |other| std::mem::replace(other, from));
@@ -173,7 +173,7 @@ impl<'a> FlowBuilder<'a, '_> {
         }
     }
 
-    /// All other ports on the host of this one. One host counts the frames of a flow.
+    /// All other ports on the host of this one. The frames of a flow are counted on one host only.
     fn others_on_its_host(&self, port: usize) -> Vec<usize> {
         let host = |port: usize| self.config.ports[port].interface.split_once('/').map(|(host, _)| host);
         (0..self.config.ports.len()).filter(|other| *other != port && host(*other) == host(port)).collect()

@@ -26,9 +26,9 @@ pub struct Link {
     pub mtu: u32,
     /// The largest frame that the port sends, without FCS.
     pub largest_frame: usize,
-    /// Speed of its line, if configured, or reported by an interface with a line.
+    /// Speed of the line, as configured, or as reported by an interface that has a line.
     pub speed: Option<Bandwidth>,
-    /// Speed that the interface reports, also without a line: good enough for shares of the line and for the metrics of the port.
+    /// Speed that the interface reports, even without a line: good enough for shares of the line and for the metrics of the port.
     pub reported: Option<Bandwidth>,
     /// True if the other end is an interface of this machine, without a line between them.
     pub is_virtual: bool,

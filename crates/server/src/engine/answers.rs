@@ -227,7 +227,7 @@ impl Bench {
     /// What this tester knows about a row, but the API has no field for.
     fn extension(&self, row: &Row, latency: bool) -> Value {
         let counts = &row.counts;
-        // Ports are read one after the other, so the order between them is not known.
+        // Ports are read one after the other, so the order of frames at different ports is not known.
         let one_port = row.receivers.len() <= 1;
         let known = |frames: u64| if one_port && counts.order_unknown == 0 { json!(frames) } else { Value::Null };
         let reasons = self.doubts(row);

@@ -78,9 +78,9 @@ pub struct Bench {
     before: Vec<[OtherFrames; 2]>,
     /// Changes that can make rates fall.
     pub causes: Causes,
-    /// For each port, whether its link had carrier when somebody last looked, and since when.
+    /// For each port, whether its link had carrier at the last check, and since when.
     pub(super) carriers: Vec<(Option<bool>, Instant)>,
-    /// When all of them were last looked at.
+    /// When all links were last checked.
     looked: Option<Instant>,
     /// Wall clock in ns since 1970 at instant 0.
     pub origin_ns: u64,
@@ -150,7 +150,7 @@ impl Bench {
         let link = |(info, config): (&PortInfo, &model::Port)| {
             let is_virtual = here && is_virtual(&config.interface);
             let reported = reported_speed(&config.interface).filter(|_| here);
-            // What a virtual link reports says little.
+            // The speed that a virtual link reports says little.
             let speed = config.speed.or(reported.filter(|_| !is_virtual));
             Link { mtu: info.mtu, largest_frame: info.largest_frame, speed, reported, is_virtual }
         };
@@ -273,7 +273,7 @@ impl Bench {
         Ok(())
     }
 
-    /// True if the link of a port has carrier, and since when that is so, as far as it was looked at.
+    /// Checks whether the link of a port has carrier. Also returns since when, as far as checks have shown.
     ///
     /// # Errors
     /// The port failed.
@@ -286,7 +286,7 @@ impl Bench {
         Ok((up, *since))
     }
 
-    /// Looks at the links of all ports from time to time. Other hosts would have to be asked, so they tell only what a client asks for.
+    /// Checks the links of all ports from time to time. Links on other hosts take a message each, so they are checked only when a client asks.
     fn look(&mut self) {
         let now = self.rig.now();
         if self.rig.is_far() || self.looked.is_some_and(|last| now.since(last) < SAMPLE) {

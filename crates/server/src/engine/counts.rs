@@ -73,7 +73,7 @@ impl Counts {
         self.extremes = Some((min.min(arrivals.latency_min_ns), max.max(place.latency_max_ns)));
     }
 
-    /// Keeps only what was sent.
+    /// Keeps only the counts of sent frames.
     pub fn forget_arrivals(&mut self) {
         *self = Counts { frames_tx: self.frames_tx, bytes_tx: self.bytes_tx, ..Counts::default() };
     }

@@ -62,7 +62,7 @@ pub struct Engine {
     called: Instant,
     /// Why the ports no longer work.
     failure: Option<String>,
-    /// True if flows were stopped because no client called, and no client has heard of it.
+    /// True if flows were stopped because no client called, and no client has been told.
     idle_stopped: bool,
 }
 
@@ -156,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// What a client must hear if flows were stopped because no client called; once.
+    /// The warning that flows were stopped because no client called. Given only once.
     fn idle_warning(&mut self) -> Option<String> {
         let most = self.options.idle_stop.filter(|_| std::mem::take(&mut self.idle_stopped))?;
         let most = show_duration(most);

@@ -53,7 +53,7 @@ pub struct Row {
     pub rates: Rates,
     /// When it started.
     pub since: Instant,
-    /// Since when it has sent nothing, unless it sends or will send.
+    /// When it stopped sending; `None` if it sends or will send.
     pub(super) ended: Option<Instant>,
     /// True if it ended so long ago that nothing more can spoil its counts, while other flows send.
     pub(super) closed: bool,
@@ -68,7 +68,7 @@ pub struct Faults {
     pub unsent: u64,
     /// What ended the traffic prematurely.
     pub failure: Option<String>,
-    /// By how much the wall clock was set at most since the traffic began, in ns; known once the traffic has ended or the row is closed.
+    /// Largest step of the wall clock since the traffic began, in ns; known once the traffic has ended or the row is closed.
     pub clock_step_ns: i64,
 }
 

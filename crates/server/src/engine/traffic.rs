@@ -78,7 +78,7 @@ pub struct Flows {
     begun: bool,
     /// What ended the last traffic prematurely.
     pub failure: Option<String>,
-    /// By how much the wall clock was set at most in the whole of the last traffic, in ns, once it has ended.
+    /// Largest step of the wall clock during the last traffic, in ns, once it has ended.
     clock_step_ns: i64,
 }
 
@@ -631,7 +631,7 @@ impl Flows {
         }
     }
 
-    /// Updates the disturbances. While other flows send, nothing more spoils rows that ended some time ago.
+    /// Updates the disturbances. While other flows send, rows that ended some time ago are closed, and nothing more spoils them.
     fn disturb(&mut self, rig: &mut Rig) {
         let own = self.disturbances.iter_mut().enumerate().filter(|_| !rig.is_far());
         for (port, known) in own.collect::<Vec<_>>() {

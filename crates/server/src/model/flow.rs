@@ -169,7 +169,7 @@ fn ends(flow: &mut Object<'_>) -> Ends {
         if !mesh && tx.len() != rx.len() {
             device.wrong("mode", "one_to_one needs as many `tx_names` as `rx_names`");
         }
-        // A sender and a receiver of one name make a pair, in a mesh wherever they stand.
+        // No name may be both ends of a pair. A mesh pairs every sender with every receiver.
         let alike = if mesh { tx.iter().find(|name| rx.contains(name)) } else { same(&tx, &rx) };
         if let Some(name) = alike {
             device.wrong("rx_names", format_args!("`{name}` would send to itself; name another receiver"));
@@ -185,7 +185,7 @@ fn ends(flow: &mut Object<'_>) -> Ends {
     Ends::Port { tx, rx }
 }
 
-/// The first name that stands at the same place in both lists.
+/// The first name that is at the same position in both lists.
 fn same<'a>(tx: &'a [String], rx: &[String]) -> Option<&'a String> {
     tx.iter().zip(rx).find(|(tx, rx)| tx == rx).map(|(tx, _)| tx)
 }

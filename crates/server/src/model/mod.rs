@@ -90,7 +90,7 @@ impl Config {
         errors.or(config)
     }
 
-    /// Replaces the locations that stand for an interface by its name.
+    /// Sets the interfaces of the ports whose locations stand for one.
     pub fn locate(&mut self, interfaces: &HashMap<String, String>) {
         for port in &mut self.ports {
             if let Some(interface) = interfaces.get(&port.location) {

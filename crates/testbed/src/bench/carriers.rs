@@ -32,7 +32,7 @@ impl Bench<'_> {
         acts: Acts<'_>,
     ) -> Result<Option<String>, PortError> {
         if self.rig.is_far() {
-            // Each question takes a message and its answer.
+            // Each check takes a message and an answer, so only ports with loss are checked.
             for port in with_loss(spec, result, acts) {
                 if !self.rig.has_carrier(port)? {
                     return Ok(Some(self.rig.port(port).interface.clone()));

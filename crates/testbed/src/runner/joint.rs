@@ -322,7 +322,7 @@ impl Runner<'_, '_, '_> {
         let Some((kept, status, outcomes, e)) = fatal else { return Ok(None) };
         let problem = Problem::of_dut(format!("a DUT died: {e}"));
         let ended = JointProblem { problem, at_fault: device.dead(), what: DIED };
-        // All of them keep the sizes that were compared before.
+        // Every DUT keeps the sizes that were compared before the death.
         let each = suite.duts.iter().zip(outcomes);
         let each = each.map(|(dut, outcome)| (ended.status_on(&dut.name, status.clone()), outcome)).collect();
         kept.store(&mut *self.observer, &mut self.state.tally, suite, each)?;

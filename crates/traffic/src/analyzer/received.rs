@@ -154,7 +154,7 @@ pub(super) struct Arrivals {
     last: Instant,
     /// Bytes of these frames and of the copies, FCS included.
     bytes: u64,
-    /// Further copies of frames that had arrived before, at whatever queue.
+    /// Further copies of frames that had arrived before, at any queue.
     copies: u64,
 }
 

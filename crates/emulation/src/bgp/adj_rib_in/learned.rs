@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn each_family_of_an_update_has_its_next_hop() {
-        // MP_REACH_NLRI: 2001:db8::/32 by 2001:db8::1, in an UPDATE that announces 10.0.0.0/24 too.
+        // MP_REACH_NLRI: 2001:db8::/32 via 2001:db8::1, in an UPDATE that announces 10.0.0.0/24 too.
         let mut reach: Vec<u8> = vec![0x80, 14, 26, 0, 2, 1, 16, 0x20, 1, 0x0d, 0xb8];
         reach.extend([0; 11]);
         reach.extend([1, 0, 32, 0x20, 1, 0x0d, 0xb8]);

@@ -93,7 +93,7 @@ pub(super) struct Peer {
     pub asked_to_end: bool,
     pub losses: u32,
     pub lost_by: Option<Cause>,
-    /// True if the session ended by itself and is not back.
+    /// True if the session ended by itself and is not up again.
     pub broken: bool,
     pub meter: Meter,
     pub busy: bool,
@@ -163,7 +163,7 @@ impl Peer {
         (self.connection, self.unacknowledged) = (None, 0);
     }
 
-    /// Ends its sessions, one of which may collide with the other, with a NOTIFICATION, and drops waiting routes.
+    /// Ends its session, or both sessions of a collision, with a NOTIFICATION, and drops waiting routes.
     pub fn stop(&mut self, now: Instant) {
         (self.asked_to_end, self.broken) = (true, false);
         self.adj_rib_out.clear();

@@ -74,7 +74,7 @@ impl Routers {
     /// The speakers of a device.
     ///
     /// # Errors
-    /// If there are none, two have the same addresses, or the protection of a session is impossible.
+    /// There are no peers, two peers have the same addresses, or a session cannot be protected.
     pub(crate) fn configured(device: &DeviceConfig, peers: &[PeerConfig]) -> Result<Routers, Refused> {
         if peers.is_empty() {
             return Err(Refused::new(NAME, "its configuration needs at least one peer"));

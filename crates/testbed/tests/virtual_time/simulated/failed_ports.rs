@@ -30,7 +30,7 @@ impl Port for Failing {
         if !self.gone.get() {
             return self.inner.receive();
         }
-        // A loop that tries again must come to its deadline.
+        // A loop that tries again must reach its deadline.
         let later = self.clock.now() + Duration::from_millis(20);
         while self.clock.now() < later {
             self.clock.wait(later);

@@ -192,11 +192,11 @@ pub fn trust(view: &View) -> Option<String> {
     if disturbed > 0 {
         let has = |name: &str| causes.iter().any(|(cause, _)| cause == name);
         let programs = causes.iter().any(|(cause, _)| !matches!(cause.as_str(), "hypervisor" | "unknown"));
-        let by = match (programs, has("hypervisor")) {
-            (true, true) => "other programs or a hypervisor",
-            (true, false) => "other programs",
-            (false, true) => "a hypervisor",
-            (false, false) => "the host",
+        let by = match (programs, has("hypervisor"), has("unknown")) {
+            (true, true, false) => "other programs or a hypervisor",
+            (true, false, false) => "other programs",
+            (false, true, false) => "a hypervisor",
+            _ => "the host",
         };
         parts.push(format!("{} {} disturbed by {by} and repeated", n(disturbed), was(disturbed)));
     }

@@ -195,6 +195,22 @@ fn the_share_of_disturbed_trials_changes_no_rank() {
     }
 }
 
+#[test]
+fn the_line_on_trust_names_nobody_if_some_disturbances_have_no_known_cause() {
+    let told = |reasons: [&str; 2]| {
+        let mut run = unequal();
+        for (trial, reason) in run.trials.iter_mut().filter(|trial| trial.dut == "frr").zip(reasons) {
+            trial.result.validity = Validity::Invalid(vec![format!("host busy: {reason}")]);
+        }
+        summary_text(&run, false).replace('\n', " ")
+    };
+    let stolen = "a hypervisor took the DUT's processor for 670 ms";
+    let text = told([stolen, stolen]);
+    assert!(text.contains("2 were disturbed by a hypervisor and repeated"), "{text}");
+    let text = told([stolen, "the DUT's processor stood still for 24.29 ms"]);
+    assert!(text.contains("2 were disturbed by the host and repeated"), "{text}");
+}
+
 /// [`held_up`] in which the tester could not measure throughput on frr in `rounds` rounds.
 fn unfit(rounds: u32) -> Run {
     let (mut run, ..) = held_up(1);

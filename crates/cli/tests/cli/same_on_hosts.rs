@@ -123,7 +123,8 @@ pub struct InPlaces {
     pub said: String,
 }
 
-/// Runs `suite` with the script `runs` and these files. `commands` are those of its router, for the router's ends of the ports.
+/// Runs the script `runs` with `suite` and `files` in each place. `commands` returns the router's `setup` and `teardown`;
+/// its argument lists the router's interfaces.
 pub fn run_in_places(suite: &str, files: &[(&str, &str)], runs: &str, commands: impl Fn(&str) -> String) -> InPlaces {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();

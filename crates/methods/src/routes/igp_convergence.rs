@@ -421,8 +421,8 @@ mod tests {
         assert_eq!(none.percentile_s(0.5), None);
     }
 
-    /// The counts of two prefixes that get ten frames per second each. Those of the first one arrive; those of the second one are
-    /// given: '.' arrives, 'x' is lost.
+    /// The counts of two prefixes, each with ten frames per second. All frames to the first prefix arrive. `frames` says
+    /// what happens to each frame to the second: '.' arrives, 'x' is lost.
     fn counts_of(frames: &str) -> DestinationCounts {
         let lost = frames.bytes().enumerate().filter(|(_, frame)| *frame == b'x');
         let lost_us: Vec<u32> = lost.map(|(round, _)| round as u32 * 100_000 + 50_000).collect();

@@ -135,7 +135,8 @@ mod tests {
                 }
                 theirs
             };
-            let (written, _theirs) = tokio::join!(guarded.write_all(&[7; 10_000]), reading);
+            // After a delay of this process, both times may have passed: then the reader is first.
+            let (_theirs, written) = tokio::join!(biased; reading, guarded.write_all(&[7; 10_000]));
             written.unwrap();
             let refused = guarded.write_all(&[7; 10_000]).await.unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::TimedOut);

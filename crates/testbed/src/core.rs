@@ -7,7 +7,7 @@ use drophammer_model::label_edge::{OSPF_DEAD_S, OSPF_HELLO_S, p_router, pe_route
 use drophammer_model::record::{Note, Record};
 use drophammer_model::routes::Prefix;
 use drophammer_model::trial::PortIndex;
-use drophammer_rig::ospf::{NetworkType, OspfConfig, Shape, Topology};
+use drophammer_rig::ospf::{NetworkType, OspfConfig, Topology};
 use drophammer_rig::{Command, ProtocolConfig, ProtocolPlace, Until};
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -29,16 +29,6 @@ pub(crate) fn prefix(address: Ipv4Addr, length: u8) -> Result<Prefix, TestError>
 
 /// OSPF of the P router behind `port`, on a link with this MTU, and the PE router behind it.
 pub(crate) fn ospf_to(port: PortIndex, mtu: u32) -> OspfConfig {
-    let topology = Topology {
-        routers: 1,
-        shape: Shape::Grid { columns: 1 },
-        first_router_id: pe_router(port),
-        link_cost: COST,
-        stubs: 1,
-        first_stub: pe_router(port),
-        stub_length: 32,
-        stub_cost: 0,
-    };
     OspfConfig {
         network: NetworkType::PointToPoint,
         hello_interval: OSPF_HELLO_S,
@@ -46,7 +36,7 @@ pub(crate) fn ospf_to(port: PortIndex, mtu: u32) -> OspfConfig {
         mtu: mtu.min(u16::MAX.into()) as u16,
         // Routers that make room for labels announce a larger MTU.
         ignore_mtu: true,
-        topology: Some(topology),
+        topology: Some(Topology::loopback(pe_router(port), COST)),
         ..OspfConfig::new(p_router(port))
     }
 }

@@ -336,7 +336,7 @@ impl Routing for BgpRouting<'_> {
             return SessionView { established: false, cause: String::new(), losses: 0 };
         };
         let (losses, cause) = routers.losses(router);
-        let cause = cause.or(routers.session(router).ended()).map_or(String::new(), ToString::to_string);
+        let cause = routers.explain(router, cause.or(routers.session(router).ended())).unwrap_or_default();
         SessionView { established: routers.established(router), cause, losses }
     }
 

@@ -190,7 +190,7 @@ impl Speaker {
     /// Why the session last ended, in words.
     pub fn cause(&self) -> Option<String> {
         let (routers, router) = self.rig.session(SESSION)?;
-        routers.losses(router).1.or(routers.session(router).ended()).map(ToString::to_string)
+        routers.explain(router, routers.losses(router).1.or(routers.session(router).ended()))
     }
 
     /// The condition that the session is up.

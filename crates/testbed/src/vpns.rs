@@ -427,7 +427,8 @@ impl TestSetup<'_> {
         let down: Vec<_> = wanted.iter().copied().filter(|session| !up(session)).collect();
         let Some(first) = down.first() else { return "a session is not up".into() };
         let cause = rig.session(*first).and_then(|(routers, router)| {
-            routers.session(router).ended().map(|cause| format!("; it last ended because {cause}"))
+            let cause = routers.explain(router, routers.session(router).ended());
+            cause.map(|cause| format!("; it last ended because {cause}"))
         });
         format!(
             "{} of {} BGP sessions are not up after {} s, the first of them with {}{}",

@@ -19,7 +19,7 @@
 //! - `decode(bytes)` returns a description from which `compile` builds the same bytes. Headers that it cannot describe
 //!   stay raw.
 //!
-//! `wire/tests/independent/stack.rs` and the fuzz target `stack` compare these functions with each other,
+//! `wire/tests/independent/header_stacks.rs` and the fuzz target `stack` compare these functions with each other,
 //! `wire/tests/independent/stack_tshark.rs` compares them with tshark. The kernel programs of `port` take the layout of a test
 //! frame from `compile` (`port/src/bpf/plain.rs`). `model::Medium` defines what a line adds to each frame (20 bytes for
 //! Ethernet; PPP over SONET is also supported).

@@ -1,5 +1,5 @@
 //! Compares the routes that a peer advertises with the expected routes: prefix by prefix, attribute by attribute. A route costs
-//! three bits.
+//! three bits, and a fourth one during a refresh.
 
 mod labels;
 mod learned;
@@ -8,7 +8,7 @@ mod verdict;
 mod vpn;
 mod watched;
 
-use super::Negotiated;
+use super::{Heard, Negotiated};
 use crate::expectation::Verification;
 use drophammer_model::Instant;
 use drophammer_model::routes::{Prefix, RouteAttributes, Routes};
@@ -17,7 +17,7 @@ use drophammer_wire::bgp::{AfiSafi, Notification};
 use learned::Learned;
 pub use learned::{LearnedAttributes, LearnedRoute};
 use skyline::Skyline;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -119,9 +119,12 @@ pub struct AdjRibIn {
     expectations: Vec<Watched>,
     /// Where the last route was found.
     near: Option<Near>,
-    unexpected: BTreeSet<RouteKey>,
+    /// Unexpected routes, each with the number of its last UPDATE.
+    unexpected: BTreeMap<RouteKey, u64>,
     totals: Totals,
     ends_of_rib: Vec<(AfiSafi, Instant)>,
+    /// Families of which the peer is advertising all routes again, each with the number of the last UPDATE before.
+    refreshes: Vec<(AfiSafi, u64)>,
     /// Number of routes that are present, in all expectations.
     present: u32,
     skyline: Skyline,
@@ -239,6 +242,41 @@ impl AdjRibIn {
     /// Expects the routes `part` of each of the VRFs `vrfs` to be present, or absent, from `now` on.
     pub fn change_vpn(&mut self, now: Instant, id: ExpectationId, vrfs: Range<u32>, part: Range<u32>, present: bool) {
         self.expectations[id.0].change_vpn(now, vrfs, part, present);
+    }
+
+    /// Handles what a session has received.
+    ///
+    /// # Errors
+    /// Like [`AdjRibIn::update`].
+    pub fn receive(&mut self, now: Instant, heard: Heard<'_>, agreed: &Negotiated) -> Result<(), Notification> {
+        match heard {
+            Heard::Update(body) => return self.update(now, body, agreed),
+            Heard::RefreshBegins(family) => self.refresh_begins(family),
+            Heard::RefreshEnds(family) => self.refresh_ends(now, family),
+        }
+        Ok(())
+    }
+
+    /// The routes of `family` are stale until the peer advertises them again (RFC 7313 section 4).
+    fn refresh_begins(&mut self, family: AfiSafi) {
+        self.refreshes.retain(|(of, _)| *of != family);
+        self.refreshes.push((family, self.totals.updates));
+        let same_family = |one: &&mut Watched| one.attributes().1 == family;
+        self.expectations.iter_mut().filter(same_family).for_each(Watched::refresh_begins);
+    }
+
+    /// Removes the routes of `family` that are still stale.
+    fn refresh_ends(&mut self, now: Instant, family: AfiSafi) {
+        let Some(at) = self.refreshes.iter().position(|(of, _)| *of == family) else { return };
+        let (_, last) = self.refreshes.swap_remove(at);
+        let same_family = |one: &&mut Watched| one.attributes().1 == family;
+        let gone: u32 = self.expectations.iter_mut().filter(same_family).map(|one| one.refresh_ends(now)).sum();
+        self.unexpected.retain(|key, update| key.afi_safi != family || *update > last);
+        self.learned.iter_mut().for_each(|learned| learned.remove_old(family, last));
+        if gone > 0 {
+            self.present -= gone;
+            self.skyline.record(now, self.present);
+        }
     }
 
     /// Handles the body of an UPDATE.
@@ -430,8 +468,9 @@ impl AdjRibIn {
     #[cold]
     fn not_expected(&mut self, route: &Nlri<'_>, prefix: Prefix) {
         self.totals.unexpected += 1;
-        if self.unexpected.len() < MOST_UNEXPECTED {
-            self.unexpected.insert(RouteKey::of(route, prefix));
+        let key = RouteKey::of(route, prefix);
+        if self.unexpected.len() < MOST_UNEXPECTED || self.unexpected.contains_key(&key) {
+            self.unexpected.insert(key, self.totals.updates);
         }
         let same_family = |one: &&mut Watched| one.attributes().1 == route.family;
         self.expectations.iter_mut().filter(same_family).for_each(|one| one.not_expected(route, &prefix));
@@ -464,6 +503,7 @@ impl AdjRibIn {
         self.unexpected.clear();
         self.learned.iter_mut().for_each(|learned| learned.lost());
         self.ends_of_rib.clear();
+        self.refreshes.clear();
         self.totals.sessions_lost += 1;
         if self.present > 0 {
             self.present = 0;
@@ -485,7 +525,7 @@ impl AdjRibIn {
     /// routes that must be absent.
     pub fn unexpected(&self, limit: usize) -> Vec<RouteKey> {
         let gone = self.expectations.iter().flat_map(|one| one.routes.unexpected());
-        self.unexpected.iter().copied().chain(gone).take(limit).collect()
+        self.unexpected.keys().copied().chain(gone).take(limit).collect()
     }
 
     /// Stores all routes with their attributes from now on, in at most 256 MiB.

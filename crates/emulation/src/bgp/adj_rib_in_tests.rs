@@ -373,6 +373,39 @@ fn what_nobody_expects() {
 }
 
 #[test]
+fn what_a_refresh_leaves_out_is_gone_at_its_end() {
+    use Heard::{RefreshBegins, RefreshEnds};
+    let (v4, v6) = (AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST);
+    let (routes, with) = (internet(30), agreed());
+    let mut adj_rib_in = AdjRibIn::new();
+    adj_rib_in.keep_learned();
+    // The last ten are unexpected.
+    let id = adj_rib_in.expect(Instant(0), routes.clone(), 0..20, expected(false));
+    feed(&mut adj_rib_in, 1, &bodies(&routes, 0..30, true, 0));
+    let counts = |adj_rib_in: &AdjRibIn| {
+        let [unexpected, learned] = [adj_rib_in.unexpected(99).len(), adj_rib_in.learned().count()];
+        (adj_rib_in.present(id), unexpected, learned)
+    };
+    for marker in [RefreshEnds(v4), RefreshBegins(v6), RefreshEnds(v6), RefreshBegins(v4)] {
+        adj_rib_in.receive(Instant(2), marker, &with).unwrap();
+        assert_eq!(counts(&adj_rib_in), (20, 10, 30), "{marker:?}");
+    }
+    feed(&mut adj_rib_in, 3, &bodies(&routes, 5..20, true, 0));
+    feed(&mut adj_rib_in, 3, &bodies(&routes, 25..30, true, 0));
+    feed(&mut adj_rib_in, 3, &bodies(&routes, 5..6, false, 0));
+    assert_eq!(counts(&adj_rib_in), (19, 10, 29));
+    adj_rib_in.receive(Instant(4), RefreshEnds(v4), &with).unwrap();
+    assert_eq!(counts(&adj_rib_in), (14, 5, 19));
+    assert_eq!((adj_rib_in.report(id).withdrawn, adj_rib_in.skyline().last()), (6, Some(&(Instant(4), 14))));
+    // The end of a session is the end of a refresh.
+    adj_rib_in.receive(Instant(5), RefreshBegins(v4), &with).unwrap();
+    adj_rib_in.session_lost(Instant(6));
+    feed(&mut adj_rib_in, 7, &bodies(&routes, 0..30, true, 0));
+    adj_rib_in.receive(Instant(8), RefreshEnds(v4), &with).unwrap();
+    assert_eq!(counts(&adj_rib_in), (20, 10, 30));
+}
+
+#[test]
 fn errors_and_ends_of_rib() {
     let routes = internet(3);
     let mut adj_rib_in = AdjRibIn::new();

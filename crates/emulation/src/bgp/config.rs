@@ -56,6 +56,8 @@ pub struct SessionConfig {
     pub graceful_restart: Option<GracefulRestartConfig>,
     /// True to support ROUTE-REFRESH (RFC 2918, RFC 7313).
     pub route_refresh: bool,
+    /// True to offer AS numbers of 4 octets (RFC 6793). Without them, `local_as` has 2 octets.
+    pub four_octet_as: bool,
     /// Seed of the jitter of timers.
     pub seed: u64,
 }
@@ -80,6 +82,7 @@ impl SessionConfig {
             extended_messages: true,
             graceful_restart: None,
             route_refresh: true,
+            four_octet_as: true,
             seed: 0,
         }
     }
@@ -106,7 +109,9 @@ impl SessionConfig {
                 families: self.effective_families().iter().map(|&family| (family, restart.forwarding)).collect(),
             }));
         }
-        capabilities.push(Capability::FourOctetAs(self.local_as));
+        if self.four_octet_as {
+            capabilities.push(Capability::FourOctetAs(self.local_as));
+        }
         if !self.add_path.is_empty() {
             capabilities.push(Capability::AddPath(self.add_path.clone()));
         }
@@ -124,12 +129,13 @@ impl SessionConfig {
     /// The OPEN as a message.
     ///
     /// # Errors
-    /// If a peer would refuse a value (AS 0, identifier 0.0.0.0, a hold time of 1 or 2 s), or there are too many
-    /// families.
+    /// If a peer would refuse a value (AS 0, identifier 0.0.0.0, a hold time of 1 or 2 s), the AS number is too large, or there are
+    /// too many families.
     pub fn open_message(&self) -> Result<Vec<u8>, Malformed> {
         let wrong = |reason| Err(Malformed::new("bgp open", reason));
         match self.open() {
             _ if self.local_as == 0 => wrong("AS 0 is reserved"),
+            _ if !self.four_octet_as && self.local_as > 0xffff => wrong("the AS number has more than 2 octets"),
             open if open.identifier.is_unspecified() => wrong("the BGP identifier is zero"),
             open if matches!(open.hold_time, 1 | 2) => wrong("the hold time is 1 or 2 s"),
             open => open.message(),
@@ -189,6 +195,7 @@ mod tests {
         let bare = SessionConfig { families: vec![], route_refresh: false, extended_messages: false, ..config() };
         assert_eq!(bare.open().capabilities, [Capability::FourOctetAs(4_200_000_000)]);
         assert_eq!(bare.effective_families(), [AfiSafi::IPV4_UNICAST]);
+        assert_eq!(SessionConfig { four_octet_as: false, local_as: 65_001, ..bare }.open().capabilities, []);
     }
 
     #[test]
@@ -196,6 +203,7 @@ mod tests {
         let hold = Duration::from_secs(2);
         assert!(SessionConfig { hold_time: hold, ..config() }.open_message().is_err());
         assert!(SessionConfig { local_as: 0, ..config() }.open_message().is_err());
+        assert!(SessionConfig { four_octet_as: false, ..config() }.open_message().is_err());
         assert!(SessionConfig { router_id: Ipv4Addr::UNSPECIFIED, ..config() }.open_message().is_err());
         let families = (0..900).map(|afi| AfiSafi::new(afi, 1)).collect();
         assert!(SessionConfig { families, ..config() }.open_message().is_err());

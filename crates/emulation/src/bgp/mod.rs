@@ -27,4 +27,4 @@ pub use cause::{Cause, Closed};
 pub use config::{GracefulRestartConfig, SessionConfig};
 pub use negotiated::Negotiated;
 pub use routers::{BgpCommand, NAME, PeerConfig, Pressure, Routers};
-pub use session::{Counters, Event, Session, State, TcpAction};
+pub use session::{Counters, Event, Heard, Session, State, TcpAction};

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Negotiated {
     /// Families that both support, in the order of this speaker.
     pub families: Vec<AfiSafi>,
-    /// True if AS numbers in UPDATEs have 4 octets (RFC 6793); this speaker always offers it.
+    /// True if AS numbers in UPDATEs have 4 octets (RFC 6793).
     pub four_octet_as: bool,
     /// Use of path identifiers by this speaker, by family; families without path identifiers are absent.
     pub add_path: Vec<(AfiSafi, PathDirection)>,
@@ -96,7 +96,8 @@ impl Negotiated {
             add_path: add_path(config, &theirs, &families),
             label_stacks: label_stacks(config, &theirs, &families),
             families,
-            four_octet_as: theirs.capabilities.iter().any(|c| matches!(c, Capability::FourOctetAs(_))),
+            four_octet_as: config.four_octet_as
+                && theirs.capabilities.iter().any(|c| matches!(c, Capability::FourOctetAs(_))),
             max_send: if extended { MAX_LEN_EXTENDED } else { MAX_LEN },
             // A peer may send them whenever this speaker has advertised that it accepts them (RFC 8654 section 4).
             max_receive: if config.extended_messages { MAX_LEN_EXTENDED } else { MAX_LEN },
@@ -226,6 +227,11 @@ mod tests {
         assert!(!agreed.route_refresh && !agreed.enhanced_route_refresh);
         let agreed = agree(&SessionConfig { extended_messages: false, ..ours() }, &theirs()).unwrap();
         assert_eq!((agreed.max_send, agreed.max_receive), (4096, 4096));
+        for (ours, theirs) in [(false, true), (true, false), (true, true)] {
+            let with = |four_octet_as, config| SessionConfig { four_octet_as, ..config };
+            let agreed = agree(&with(ours, self::ours()), &with(theirs, self::theirs())).unwrap();
+            assert_eq!((agreed.four_octet_as, agreed.peer_as), (ours && theirs, 65_000));
+        }
     }
 
     #[test]

@@ -96,14 +96,14 @@ impl Routers {
 
     /// Ends a session with a NOTIFICATION, if there is a connection (from OpenSent on). It counts as lost and comes back by itself.
     pub fn notify(&mut self, now: Instant, peer: usize, notification: Notification) {
-        self.peers[peer].session.reset(now, notification);
+        self.peers[peer].notify(now, notification);
         self.mark(peer);
     }
 
     /// Restarts a session gracefully (RFC 4724), if there is a connection: it ends with this NOTIFICATION or without a word, and is back
     /// after `away`, with its routes if [`Routers::keep_routes`] says so.
     pub fn restart(&mut self, now: Instant, peer: usize, away: Duration, notification: Option<Notification>) {
-        self.peers[peer].session.restart(now, away, notification);
+        self.peers[peer].restart(now, away, notification);
         self.mark(peer);
     }
 
@@ -126,6 +126,19 @@ impl Routers {
     pub fn losses(&self, peer: usize) -> (u32, Option<&Cause>) {
         let at = &self.peers[peer];
         (at.losses, at.lost_by.as_ref())
+    }
+
+    /// `cause` as text, with the address from which a connection was refused since the session was up, if there was one.
+    pub fn explain(&self, peer: usize, cause: Option<&Cause>) -> Option<String> {
+        let at = &self.peers[peer];
+        let dut = at.config().dut;
+        let hint =
+            |from: IpAddr| format!("a connection from {from} was refused; the router must use {dut} (update-source)");
+        let refused = at.stranger.map(hint);
+        match (cause, refused) {
+            (Some(cause), Some(refused)) => Some(format!("{cause}; {refused}")),
+            (cause, refused) => refused.or(cause.map(ToString::to_string)),
+        }
     }
 
     /// Routes that a router advertises; they are sent while the session is Established.
@@ -253,8 +266,13 @@ impl Routers {
 
     /// Handles a connection to a router. Only the DUT of one of its sessions may open it.
     fn take_connection(&mut self, now: Instant, listener: ListenerId, connection: ConnectionId, tcp: &mut TcpStack) {
-        let from = tcp.ends(connection).map(|(_, remote)| remote.ip());
-        let Some(&peer) = from.and_then(|from| self.by_listener.get(&(listener, from))) else {
+        let ends = tcp.ends(connection).map(|(own, remote)| (own.ip(), remote.ip()));
+        let Some(&peer) = ends.and_then(|(_, from)| self.by_listener.get(&(listener, from))) else {
+            if let Some((own, from)) = ends {
+                let is_meant =
+                    |peer: &&mut Peer| peer.config().address == own && peer.session.state() != State::Established;
+                self.peers.iter_mut().filter(is_meant).for_each(|peer| peer.stranger = Some(from));
+            }
             tcp.abort(connection);
             tcp.remove(connection);
             return;

@@ -1,9 +1,9 @@
 //! One session with one peer: the state machine of RFC 4271 section 8.
 //!
 //! The transport reports changes of the connection ([`Session::connected`], [`Session::closed`]), passes received bytes to
-//! [`Session::receive`], and then calls [`Session::poll`] for actions, in this order if all happen at one instant. It fills its
-//! send buffer with [`Session::write`]. The session does not handle UPDATEs: it passes received UPDATEs to a callback, and its
-//! user writes UPDATEs while the session is Established.
+//! [`Session::receive_all`], and then calls [`Session::poll`] for actions, in this order if all happen at one instant. It fills its
+//! send buffer with [`Session::write`]. The session does not handle UPDATEs: it passes received UPDATEs and the markers of refreshes to a
+//! callback, and its user writes UPDATEs while the session is Established.
 //!
 //! Optional attributes of the RFC: `DampPeerOscillations` is a constant IdleHoldTime, `PassiveTcpEstablishment` is
 //! [`SessionConfig::passive`], jitter is applied to ConnectRetryTimer and KeepaliveTimer. DelayOpen is not implemented: it delays
@@ -78,6 +78,20 @@ pub struct Event {
     /// The cause, if something ended.
     pub cause: Option<Cause>,
 }
+
+/// What the peer says about its routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// The body of an UPDATE.
+    Update(&'a [u8]),
+    /// It begins to advertise all routes of a family again (RFC 7313).
+    RefreshBegins(AfiSafi),
+    /// It has advertised all of them.
+    RefreshEnds(AfiSafi),
+}
+
+/// Callback for what the peer says about its routes. For errors, see [`Updates`].
+pub type Listener<'a> = &'a mut dyn FnMut(Heard<'_>, &Negotiated) -> Result<(), Notification>;
 
 /// Callback for the body of an UPDATE. An error goes to the peer and ends the session; errors that RFC 7606 handles without
 /// ending the session are not errors here.
@@ -365,12 +379,20 @@ impl Session {
         }
     }
 
-    /// Handles bytes from the peer, starting with the first one not consumed yet, and returns the number of consumed bytes: whole
-    /// messages, or all if a message ends the session. The bodies of UPDATEs go to `updates`.
+    /// Like [`Session::receive_all`], for users who want nothing but the bodies of UPDATEs.
     pub fn receive(&mut self, now: Instant, bytes: &[u8], updates: Updates<'_>) -> usize {
+        self.receive_all(now, bytes, &mut |heard, agreed| match heard {
+            Heard::Update(body) => updates(body, agreed),
+            Heard::RefreshBegins(_) | Heard::RefreshEnds(_) => Ok(()),
+        })
+    }
+
+    /// Handles bytes from the peer, starting with the first one not consumed yet, and returns the number of consumed bytes: whole
+    /// messages, or all if a message ends the session. UPDATEs and the markers of refreshes go to `listener`, in order.
+    pub fn receive_all(&mut self, now: Instant, bytes: &[u8], listener: Listener<'_>) -> usize {
         let mut consumed = 0;
         while self.state >= State::OpenSent {
-            match self.take(now, &bytes[consumed..], updates) {
+            match self.take(now, &bytes[consumed..], listener) {
                 Ok(0) => return consumed,
                 Ok(length) => consumed += length,
                 Err((cause, answer)) => self.end(now, cause, answer),
@@ -509,7 +531,7 @@ fn malformed(answer: Notification) -> End {
 
 impl Session {
     /// Handles one message and returns its length; 0 if it is not complete yet.
-    fn take(&mut self, now: Instant, bytes: &[u8], updates: Updates<'_>) -> Result<usize, End> {
+    fn take(&mut self, now: Instant, bytes: &[u8], listener: Listener<'_>) -> Result<usize, End> {
         let max = self.negotiated.as_ref().map_or(MAX_LEN, |n| n.max_receive);
         let Some(message) = frame(bytes, max).map_err(malformed)? else { return Ok(0) };
         self.received.count(message.kind);
@@ -520,7 +542,7 @@ impl Session {
         match self.state {
             State::OpenSent => self.in_open_sent(now, message)?,
             State::OpenConfirm => self.in_open_confirm(now, message)?,
-            _ => self.in_established(now, message, updates)?,
+            _ => self.in_established(now, message, listener)?,
         }
         Ok(message.message_len())
     }
@@ -551,18 +573,26 @@ impl Session {
         Ok(())
     }
 
-    fn in_established(&mut self, now: Instant, message: Message<'_>, updates: Updates<'_>) -> Result<(), End> {
+    fn in_established(&mut self, now: Instant, message: Message<'_>, listener: Listener<'_>) -> Result<(), End> {
         let Some(negotiated) = &self.negotiated else { return Ok(()) };
         match message.kind {
-            kind::UPDATE => updates(message.body, negotiated).map_err(malformed)?,
+            kind::UPDATE => listener(Heard::Update(message.body), negotiated).map_err(malformed)?,
             kind::KEEPALIVE => {}
             kind::ROUTE_REFRESH if self.config.route_refresh => {
                 let asked = RouteRefresh::parse(message.body).map_err(malformed)?;
-                // Requests for families that are not negotiated, and unknown subtypes, are ignored (RFC 2918 section 4,
-                // RFC 7313 section 5).
-                let new = negotiated.has(asked.family) && !self.refreshes.contains(&asked.family);
-                if new && asked.subtype == route_refresh::subtype::REQUEST {
-                    self.refreshes.push(asked.family);
+                // Families that are not negotiated, and unknown subtypes, are ignored (RFC 2918 section 4, RFC 7313 section 5).
+                let family = Some(asked.family).filter(|family| negotiated.has(*family));
+                match (asked.subtype, family) {
+                    (route_refresh::subtype::REQUEST, Some(family)) if !self.refreshes.contains(&family) => {
+                        self.refreshes.push(family);
+                    }
+                    (route_refresh::subtype::BEGIN, Some(family)) if negotiated.enhanced_route_refresh => {
+                        listener(Heard::RefreshBegins(family), negotiated).map_err(malformed)?;
+                    }
+                    (route_refresh::subtype::END, Some(family)) if negotiated.enhanced_route_refresh => {
+                        listener(Heard::RefreshEnds(family), negotiated).map_err(malformed)?;
+                    }
+                    _ => {}
                 }
             }
             // Without the capability, the type does not exist.

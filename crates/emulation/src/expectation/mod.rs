@@ -1,7 +1,7 @@
 //! Compares received keys with expected keys: which are present, missing, wrong or unexpected, and when they arrived.
 //!
 //! The keys of an [`Expectation`] are numbered ([`Keys`]): prefixes today, and labels, FECs, LSPs or LSAs for other
-//! protocols. A key needs three bits, and 4 additional bytes if times are stored. The protocol maps a key to its
+//! protocols. A key needs three bits, a fourth one during a refresh, and 4 additional bytes if times are stored. The protocol maps a key to its
 //! number, reports which keys were received, withdrawn or lost, and decides whether the data received with a key is
 //! wrong; this module does all counting.
 
@@ -92,7 +92,7 @@ pub struct Verification {
     pub received: u64,
     /// Receptions of a key that was already present.
     pub repeated: u64,
-    /// Number of withdrawals of keys since the beginning.
+    /// Number of withdrawals of keys since the beginning, including keys that a refresh left out.
     pub withdrawn: u64,
     /// Withdrawals of a key that must be present.
     pub withdrawn_in_error: u64,
@@ -118,6 +118,8 @@ pub struct Expectation<K> {
     present: Bitmap,
     /// Keys that are present with wrong data.
     wrong: Bitmap,
+    /// Keys that a refresh has not brought again yet; `None` without a refresh.
+    stale: Option<Bitmap>,
     wanted_present: u32,
     /// Time when the expectation started or was last changed.
     epoch: Instant,
@@ -137,6 +139,7 @@ impl<K: Keys> Expectation<K> {
             wanted,
             present: Bitmap::new(n),
             wrong: Bitmap::new(n),
+            stale: None,
             wanted_present: 0,
             epoch: now,
             counts: Verification::default(),
@@ -182,6 +185,7 @@ impl<K: Keys> Expectation<K> {
         if wrong || self.wrong.ones() > 0 {
             self.wrong.set(i, wrong);
         }
+        self.refreshed(i);
         let new = self.present.set(i, true);
         if new {
             self.wanted_present += u32::from(self.wanted.get(i));
@@ -196,6 +200,7 @@ impl<K: Keys> Expectation<K> {
     #[inline]
     pub fn withdrawn(&mut self, now: Instant, i: u32) -> bool {
         self.counts.withdrawn += 1;
+        self.refreshed(i);
         if !self.present.set(i, false) {
             return false;
         }
@@ -217,7 +222,32 @@ impl<K: Keys> Expectation<K> {
         gone.into_iter().for_each(|i| self.moved(now, i));
         self.present.clear();
         self.wrong.clear();
+        self.stale = None;
         self.wanted_present = 0;
+    }
+
+    /// A refresh begins: keys that are present must be received again before it ends.
+    pub fn refresh_begins(&mut self) {
+        self.stale = Some(self.present.clone());
+    }
+
+    /// A refresh ends: present keys that it has not brought again are withdrawn. Returns their number.
+    pub fn refresh_ends(&mut self, now: Instant) -> u32 {
+        let Some(stale) = self.stale.take() else { return 0 };
+        stale.numbers().filter(|i| self.withdrawn(now, *i)).count() as u32
+    }
+
+    /// Keys that a refresh has not brought again yet; `None` without a refresh.
+    pub(crate) fn stale(&self) -> Option<&Bitmap> {
+        self.stale.as_ref()
+    }
+
+    /// Key `i` was received or withdrawn.
+    #[inline]
+    fn refreshed(&mut self, i: u32) {
+        if let Some(stale) = &mut self.stale {
+            stale.set(i, false);
+        }
     }
 
     /// True if exactly the expected keys are present.

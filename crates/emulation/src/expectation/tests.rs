@@ -42,6 +42,25 @@ fn what_is_there_missing_wrong_and_unexpected_is_known_by_key() {
 }
 
 #[test]
+fn what_a_refresh_leaves_out_is_withdrawn_at_its_end() {
+    let mut fecs = fecs();
+    (0..3).for_each(|i| _ = fecs.received(at(11), i, i == 2));
+    assert_eq!(fecs.refresh_ends(at(12)), 0, "none has begun");
+    fecs.refresh_begins();
+    fecs.received(at(13), 0, false);
+    fecs.withdrawn(at(13), 1);
+    assert_eq!((fecs.present(), fecs.refresh_ends(at(14)), fecs.present()), (2, 1, 1));
+    let now = fecs.verification();
+    assert_eq!((now.missing, now.wrong, now.last_at), (2, 0, Some(at(14))));
+    assert_eq!((now.withdrawn, now.withdrawn_in_error), (2, 2));
+    // The end of a session is the end of a refresh.
+    fecs.refresh_begins();
+    fecs.lost(at(15));
+    fecs.received(at(16), 0, false);
+    assert_eq!((fecs.refresh_ends(at(17)), fecs.present()), (0, 1));
+}
+
+#[test]
 fn what_a_session_brought_goes_with_it() {
     let mut fecs = fecs();
     (0..3).for_each(|i| _ = fecs.received(at(11), i, i == 2));

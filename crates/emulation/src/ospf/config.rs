@@ -76,6 +76,22 @@ pub struct Topology {
     pub stub_cost: u16,
 }
 
+impl Topology {
+    /// One router whose only network is its own address, such as a PE router behind a P router.
+    pub fn loopback(router_id: Ipv4Addr, link_cost: u16) -> Topology {
+        Topology {
+            routers: 1,
+            shape: Shape::Grid { columns: 1 },
+            first_router_id: router_id,
+            link_cost,
+            stubs: 1,
+            first_stub: router_id,
+            stub_length: 32,
+            stub_cost: 0,
+        }
+    }
+}
+
 /// Consecutive networks of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

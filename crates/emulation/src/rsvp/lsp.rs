@@ -1,6 +1,7 @@
 //! The LSPs of a device: what they are called, and their state.
 
 use super::config::{LabelPolicy, LspKey, LspRange, RsvpConfig};
+use super::neighbour::MOST_NEIGHBOURS;
 use drophammer_model::Instant;
 use drophammer_wire::rsvp::{Session, Tspec};
 use std::collections::HashMap;
@@ -114,6 +115,8 @@ pub(super) struct Lsps {
     foreign_keys: Vec<LspKey>,
     foreign_labels: LabelPolicy,
     free: Vec<u32>,
+    /// Number of LSPs that are not idle, by the neighbour that sent their state.
+    pub of_neighbour: [u32; MOST_NEIGHBOURS],
     pub up: u32,
     /// How often an LSP went down other than by a tear message of this device.
     pub lost: u64,
@@ -141,6 +144,7 @@ impl Lsps {
             foreign_keys: Vec::new(),
             foreign_labels: config.foreign,
             free: Vec::new(),
+            of_neighbour: [0; MOST_NEIGHBOURS],
             up: 0,
             lost: 0,
         }
@@ -229,10 +233,26 @@ impl Lsps {
         &mut self.tspecs[(number - self.ingress_count) as usize]
     }
 
+    /// The state of an LSP is now from this neighbour.
+    pub fn set_neighbour(&mut self, number: u32, neighbour: usize) {
+        let lsp = &mut self.all[number as usize];
+        let before = std::mem::replace(&mut lsp.neighbour, neighbour as u8);
+        if lsp.phase != Phase::Idle {
+            self.of_neighbour[usize::from(before)] -= 1;
+            self.of_neighbour[neighbour] += 1;
+        }
+    }
+
     /// Changes the phase of an LSP, and counts those that are up. An idle foreign LSP gives its number back.
     pub fn set_phase(&mut self, number: u32, now: Instant, phase: Phase) {
         let lsp = &mut self.all[number as usize];
         let before = std::mem::replace(&mut lsp.phase, phase);
+        let of_neighbour = &mut self.of_neighbour[usize::from(lsp.neighbour)];
+        match (before == Phase::Idle, phase == Phase::Idle) {
+            (true, false) => *of_neighbour += 1,
+            (false, true) => *of_neighbour -= 1,
+            _ => {}
+        }
         match (before == Phase::Up, phase == Phase::Up) {
             (false, true) => {
                 lsp.since = now;
@@ -286,10 +306,13 @@ mod tests {
         // A foreign LSP gives its number back when it ends.
         let key = range(9, 7).key(3);
         assert_eq!((lsps.find_egress(&key), lsps.add_foreign(key)), (None, Some(8)));
+        lsps.set_neighbour(8, 3);
         lsps.set_phase(8, Instant(1), Phase::Up);
-        assert_eq!((lsps.up, lsps.key(8), lsps.foreign_count()), (1, key, 1));
+        assert_eq!((lsps.up, lsps.key(8), lsps.foreign_count(), lsps.of_neighbour[3]), (1, key, 1, 1));
+        lsps.set_neighbour(8, 4);
+        assert_eq!((lsps.of_neighbour[3], lsps.of_neighbour[4]), (0, 1));
         lsps.set_phase(8, Instant(2), Phase::Idle);
-        assert_eq!((lsps.up, lsps.foreign_count()), (0, 0));
+        assert_eq!((lsps.up, lsps.foreign_count(), lsps.of_neighbour), (0, 0, [0; MOST_NEIGHBOURS]));
         assert_eq!(lsps.add_foreign(range(9, 8).key(0)), Some(8));
     }
 }

@@ -98,9 +98,8 @@ impl Rsvp {
         if (error.is_some() || matches!(body, Body::ResvConf(_))) && !self.neighbours.knows(address) {
             return Ok(());
         }
-        let lsps = &self.lsps.all;
-        let has_lsps =
-            |number: usize| lsps.iter().any(|l| l.phase != Phase::Idle && usize::from(l.neighbour) == number);
+        let of_neighbour = &self.lsps.of_neighbour;
+        let has_lsps = |number: usize| of_neighbour[number] > 0;
         let Some(neighbour) = self.neighbours.number(address, has_lsps) else { return Ok(()) };
         let capable = message.flags & flag::REFRESH_REDUCTION_CAPABLE != 0;
         self.neighbours.list[neighbour].capable = capable;
@@ -202,12 +201,14 @@ impl Rsvp {
         if self.out_of_order(number, from) {
             return false;
         }
-        let lsp = &mut self.lsps.all[number as usize];
+        let lsp = &self.lsps.all[number as usize];
         if lsp.has(lsp_flag::HAS_PEER_ID) {
             self.neighbours.list[usize::from(lsp.neighbour)].ids.remove(&(lsp.peer_id, number));
         }
         let neighbour = &mut self.neighbours.list[from.neighbour];
-        (lsp.neighbour, lsp.life) = (from.neighbour as u8, neighbour.life);
+        self.lsps.set_neighbour(number, from.neighbour);
+        let lsp = &mut self.lsps.all[number as usize];
+        lsp.life = neighbour.life;
         lsp.set(lsp_flag::HAS_PEER_ID, from.id.is_some());
         let Some(MessageId { id, .. }) = from.id else { return true };
         lsp.peer_id = id;

@@ -4,8 +4,8 @@ use super::common::*;
 use super::oracle::{Route, read, theirs};
 use super::tshark::{check_attributes, decode, is_whole, of_field};
 use drophammer_emulation::bgp::{
-    AdjRibIn, AdjRibOut, Distinguishers, Encapsulation, EncapsulationKind, ExpectationId, Expected, NextHops, Packing,
-    RoutePart, RouteSet, VpnFaultKind, VpnPart, VpnRouteSet,
+    AdjRibIn, AdjRibOut, Distinguishers, Encapsulation, EncapsulationKind, ExpectationId, Expected, Heard, NextHops,
+    Packing, RoutePart, RouteSet, VpnFaultKind, VpnPart, VpnRouteSet,
 };
 use drophammer_model::Instant;
 use drophammer_model::routes::{Administrator, Change, Counting, LabelPer, PrefixesPerVrf, VpnId, VpnRoutes, VrfRange};
@@ -315,6 +315,42 @@ fn a_route_with_two_distinguishers_is_gone_when_both_are() {
     take(&mut adj_rib_in, Change::Advertise, &new);
     take(&mut adj_rib_in, Change::Withdraw, &new);
     assert_eq!(adj_rib_in.present(id), 0);
+}
+
+#[test]
+fn a_refresh_leaves_out_routes_with_a_distinguisher_that_is_no_longer_used() {
+    let right = own(10, 5, 1_001, 1);
+    let (old, new) = (own(10, 5, 1_001, 700), own(10, 5, 1_001, 800));
+    let begins = Heard::RefreshBegins(AfiSafi::VPNV4);
+    let ends = Heard::RefreshEnds(AfiSafi::VPNV4);
+    let mark = |adj_rib_in: &mut AdjRibIn, marker: Heard<'_>| {
+        adj_rib_in.receive(Instant(1_000_000), marker, &agreed(false, true)).unwrap();
+    };
+    // The new one is learned before the refresh, or in it.
+    for before in [true, false] {
+        let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
+        take(&mut adj_rib_in, Change::Advertise, &old);
+        if before {
+            take(&mut adj_rib_in, Change::Advertise, &new);
+        }
+        mark(&mut adj_rib_in, begins);
+        take(&mut adj_rib_in, Change::Advertise, &new);
+        mark(&mut adj_rib_in, ends);
+        assert_eq!((adj_rib_in.present(id), adj_rib_in.report(id).withdrawn), (50, 0), "{before}");
+        take(&mut adj_rib_in, Change::Withdraw, &new);
+        assert_eq!((adj_rib_in.present(id), adj_rib_in.report(id).withdrawn), (0, 50), "{before}");
+    }
+    // Withdrawn with one, and not advertised again with the other.
+    let (mut adj_rib_in, id) = expect(&right, Distinguishers::Learned);
+    take(&mut adj_rib_in, Change::Advertise, &old);
+    take(&mut adj_rib_in, Change::Advertise, &new);
+    mark(&mut adj_rib_in, begins);
+    take(&mut adj_rib_in, Change::Advertise, &old);
+    take(&mut adj_rib_in, Change::Withdraw, &old);
+    assert_eq!(adj_rib_in.present(id), 50);
+    mark(&mut adj_rib_in, ends);
+    let report = adj_rib_in.report(id);
+    assert_eq!((report.present, report.withdrawn, report.withdrawn_in_error), (0, 50, 50));
 }
 
 #[test]

@@ -93,8 +93,8 @@ fn replay(name: &str, scene: Scene, which: usize) -> Replayed {
                 wanted.push(line.bytes);
             }
         } else if line.to == me {
-            let consumed =
-                session.receive(line.at, &line.bytes, &mut |body, agreed| adj_rib_in.update(line.at, body, agreed));
+            let consumed = session
+                .receive_all(line.at, &line.bytes, &mut |heard, agreed| adj_rib_in.receive(line.at, heard, agreed));
             assert_eq!(consumed, line.bytes.len(), "{name}: {me}: {:?}", session.ended());
             match line.kind() {
                 kind::UPDATE => updates.push(line.bytes[19..].to_vec()),

@@ -2,7 +2,7 @@
 //!
 //! # Forwarding outside the kernel's network stack
 //!
-//! Kind `xdp` is configured like `linux`; its fast path is a program in the kernel, assembled in `port/src/xdp_router`
+//! Kind `xdp` is configured like `linux`; its fast path is a program in the kernel, assembled in `port/src/xdp_router.rs`
 //! and kept loaded by a process. That process is this program (`testbed/src/xdp_router.rs`, hidden subcommand
 //! `xdp-router`); the kind starts it as a daemon. Kind `ovs` renders the role as OpenFlow flows
 //! (`lab/src/kinds/ovs/flows.rs`). The switch learns neighbours from their packets, so it does not need to know a

@@ -5,7 +5,7 @@ use drophammer_emulation::Device;
 use drophammer_emulation::bfd::{Bfd, SessionConfig};
 use drophammer_emulation::ldp::{AdvertisedFecs, FecRange, LabelPattern, LdpCommand, Lsr, LsrConfig};
 use drophammer_emulation::ospf::{
-    Expected, Externals, NetworkType, Networks, Ospf, OspfCommand, OspfConfig, Part, Shape, Topology,
+    Expected, Externals, NetworkType, Networks, Ospf, OspfCommand, OspfConfig, Part, Topology,
 };
 use drophammer_emulation::ping::Echo;
 use drophammer_emulation::protocol::{Command, Protocol};
@@ -54,20 +54,10 @@ fn core(fib_delay: Duration) -> CoreConfig {
 
 /// A P router with a PE router behind it, and `externals` external routes, which it does not advertise at first.
 fn ospf(port: usize, externals: u32) -> OspfConfig {
-    let topology = Topology {
-        routers: 1,
-        shape: Shape::Grid { columns: 1 },
-        first_router_id: pe_router(port),
-        link_cost: 10,
-        stubs: 1,
-        first_stub: pe_router(port),
-        stub_length: 32,
-        stub_cost: 0,
-    };
     let networks = Networks { first: prefix(0), length: 24, count: externals, metric: 20 + port as u32 };
     OspfConfig {
         network: NetworkType::PointToPoint,
-        topology: Some(topology),
+        topology: Some(Topology::loopback(pe_router(port), 10)),
         external: (externals > 0).then_some(Externals {
             networks,
             type_2: false,

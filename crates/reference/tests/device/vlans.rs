@@ -57,6 +57,7 @@ fn device(n: u16) -> Device {
         address: address(n, 2).into(),
         dut: address(n, 1).into(),
         asn: asn(n),
+        four_octet_as: true,
         dut_as: DUT,
         router_id: address(n, 2),
         hold: Duration::from_secs(90),

@@ -175,6 +175,7 @@ impl Builder<'_> {
         // An external peer may have any AS: 0 accepts all.
         let dut_as = if peer.internal { peer.asn } else { 0 };
         let mut config = PeerConfig::new(own, peer.dut, peer.asn, dut_as, router_id);
+        config.four_octet_as = peer.four_octet_as;
         config.hold = peer.hold;
         config.passive = peer.passive;
         config.graceful_restart = peer.graceful_restart;

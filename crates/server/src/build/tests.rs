@@ -451,6 +451,23 @@ fn timers_and_the_ttl_of_a_peer_are_those_that_are_used_or_refused() {
 }
 
 #[test]
+fn the_width_of_as_numbers_is_that_of_the_session() {
+    let with = |asn: u32, width: &str| {
+        let mut device = device("p1", "10.0.1.2", "10.0.1.1", 1);
+        let peer = &mut device["bgp"]["ipv4_interfaces"][0]["peers"][0];
+        peer["as_number"] = asn.into();
+        peer["as_number_width"] = width.into();
+        let whole = built(json!({"ports": ports(), "devices": [device]}));
+        whole.map(|whole| whole.rig.ports[0].devices[1].bgp()[0].four_octet_as)
+    };
+    let found = [(70_000, "four"), (65_001, "two")].map(|(asn, width)| with(asn, width));
+    assert_eq!(found, [Ok(true), Ok(false)]);
+    let path = "devices[0].bgp.ipv4_interfaces[0].peers[0]";
+    let text = format!("{path}.as_number: 70000 has more than the two octets of `as_number_width`");
+    assert_eq!(with(70_000, "two"), Err(vec![text]));
+}
+
+#[test]
 fn paths_and_graceful_restart_are_those_of_the_session() {
     let with = |capability: Value| {
         let mut device = device("p1", "10.0.1.2", "10.0.1.1", 1);

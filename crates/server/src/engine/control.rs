@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How long to drive the ports between two looks for a file of another host.
 const WAIT: Duration = Duration::from_millis(5);
+/// Maximum number of flows that a warning names.
+const MOST_NAMED: usize = 10;
 
 /// A control state, with names as indices.
 enum State {
@@ -138,7 +140,12 @@ impl Bench {
     pub fn control(&mut self, body: Value) -> Result<Vec<String>, Failure> {
         let errors = Errors::default();
         let state = self.read_state(Object::document(body, &errors));
-        let done = match errors.or(state).map_err(Failure::validation)? {
+        let state = errors.or(state).map_err(Failure::validation)?;
+        let mut warnings = Vec::new();
+        if let State::Flows(Action::Resume, flows) = &state {
+            warnings.extend(self.not_resumed(flows));
+        }
+        let done = match state {
             State::Flows(Action::Start, flows) => self.start_flows(&flows),
             State::Flows(action, flows) => self.change_flows(action, &flows),
             State::Protocols(up) => self.protocols(up),
@@ -157,7 +164,6 @@ impl Bench {
         };
         done.map_err(Failure::internal)?;
         let (lost, unsent) = (self.flows.tester_drops, std::mem::take(&mut self.flows.left_out));
-        let mut warnings = Vec::new();
         if lost > 0 && !self.flows.are_active() {
             warnings
                 .push(format!("the tester itself lost {lost} received frames in the last traffic; they count as lost"));
@@ -166,6 +172,19 @@ impl Bench {
             warnings.push(format!("{unsent} frames that were due did not leave: the ports cannot send at these rates"));
         }
         Ok(warnings)
+    }
+
+    /// A warning that names those of these flows that a resume does not start.
+    fn not_resumed(&self, flows: &[usize]) -> Option<String> {
+        let stopped = self.flows.stopped(flows);
+        let names = stopped.iter().take(MOST_NAMED).map(|flow| format!("`{}`", self.built.flows[*flow].name));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = match stopped.len().saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let text = format!("resume has no effect on flows that are stopped, not paused: {names}{more}; start them");
+        (!stopped.is_empty()).then_some(text)
     }
 
     /// Stops, pauses or resumes flows.

@@ -166,7 +166,7 @@ impl Engine {
     /// Reads a configuration, and looks up the interfaces of its ports.
     fn read(&self, document: Value) -> Result<Config, Failure> {
         let mut config = Config::read(document).map_err(Failure::validation)?;
-        config.locate(&self.options.interfaces);
+        config.locate(&self.options.interfaces).map_err(Failure::validation)?;
         Ok(config)
     }
 

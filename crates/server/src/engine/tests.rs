@@ -62,6 +62,11 @@ fn a_port_that_is_open_only_once_is_closed_before_a_new_configuration_opens_it()
     assert_eq!(engine.document, document, "it is still in force");
     assert_eq!(engine.bench.own_interfaces().collect::<Vec<_>>(), [name.as_str()]);
 
+    let twice = json!({"ports": [{"name": "p1", "location": name}, {"name": "p2", "location": "localhost:5555"}]});
+    let failure = engine.set_config(twice).unwrap_err();
+    assert!(failure.errors[0].starts_with("ports[1].location: `localhost:5555` and ports[0].location"), "{failure:?}");
+    assert_eq!(engine.document, document, "it is still in force");
+
     let document = json!({"ports": [{"name": "p1", "location": "localhost:5555"}]});
     engine.set_config(document.clone()).unwrap();
     engine.call(Call::AppendConfig, json!({"config_append_list": [{"flows": []}]})).unwrap();
@@ -216,6 +221,21 @@ fn a_flow_without_a_receiver_counts_what_it_sends_and_nothing_else() {
     let convergence = bench.metrics(json!({"convergence": {}})).unwrap();
     assert_eq!(convergence["convergence_metrics"][0]["events"], json!([]));
     assert_eq!(sent_and_received(&mut bench), [100, 100], "ports count all frames");
+}
+
+#[test]
+fn a_resume_of_stopped_flows_is_told() {
+    let mut bench = bench(&[], &["f", "g", "h"].map(|name| flow(name, None)), |_| 0);
+    bench.start_flows(&[0, 1]).unwrap();
+    let mut transmit = |state: &str, names: &[&str]| {
+        bench.control(json!({"traffic": {"flow_transmit": {"state": state, "flow_names": names}}}))
+    };
+    for (state, names) in [("pause", &["f"][..]), ("resume", &["f", "g"]), ("stop", &["f"])] {
+        assert_eq!(transmit(state, names), Ok(Vec::new()), "{state} {names:?}");
+    }
+    let text = "resume has no effect on flows that are stopped, not paused: `f`, `h`; start them";
+    assert_eq!(transmit("resume", &[]), Ok(vec![text.to_owned()]));
+    assert_eq!([0, 1, 2].map(|row| bench.flows.state(&bench.flows.rows[row])), ["stopped", "started", "stopped"]);
 }
 
 #[test]

@@ -155,6 +155,13 @@ impl Flows {
         }
     }
 
+    /// Those of these flows that neither send nor are paused.
+    pub fn stopped(&self, flows: &[usize]) -> Vec<usize> {
+        let others: HashSet<usize> =
+            self.rows.iter().filter(|row| self.state(row) != "stopped").map(|row| row.flow).collect();
+        flows.iter().copied().filter(|flow| !others.contains(flow)).collect()
+    }
+
     /// True if a flow from this port sends.
     pub fn port_sends(&self, port: PortIndex) -> bool {
         self.rows.iter().any(|row| row.from == port && self.state(row) == "started")

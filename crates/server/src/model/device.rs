@@ -87,6 +87,8 @@ pub struct Peer {
     pub dut: IpAddr,
     /// AS number of this router.
     pub asn: u32,
+    /// True if AS numbers of the session may have four octets (RFC 6793).
+    pub four_octet_as: bool,
     /// True if the DUT is in the same AS.
     pub internal: bool,
     /// Proposed hold time.
@@ -243,7 +245,10 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
     if asn == 0 {
         o.wrong("as_number", "this is required, and must not be 0");
     }
-    o.word("as_number_width", &["four"], 0);
+    let four_octet_as = o.word("as_number_width", &["four", "two"], 0) == 0;
+    if !four_octet_as && asn > u32::from(u16::MAX) {
+        o.wrong("as_number", format_args!("{asn} has more than the two octets of `as_number_width`"));
+    }
     let mut advanced = o.object_or_empty("advanced");
     let hold = Duration::from_secs(advanced.number("hold_time_interval", u16::MAX.into()).unwrap_or(90));
     // A KEEPALIVE leaves in a third of the hold time at the latest. Clients write the default of the model, whatever the hold time.
@@ -298,6 +303,7 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
         address_name: address_name.to_owned(),
         dut: required::<F>(&mut o, "peer_address"),
         asn,
+        four_octet_as,
         internal,
         hold,
         md5_key,

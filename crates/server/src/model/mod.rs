@@ -91,12 +91,28 @@ impl Config {
     }
 
     /// Sets the interfaces of the ports whose locations stand for one.
-    pub fn locate(&mut self, interfaces: &HashMap<String, String>) {
+    ///
+    /// # Errors
+    /// Ports that have the same interface.
+    pub fn locate(&mut self, interfaces: &HashMap<String, String>) -> Result<(), Vec<String>> {
         for port in &mut self.ports {
             if let Some(interface) = interfaces.get(&port.location) {
                 port.interface.clone_from(interface);
             }
         }
+        let errors = Errors::default();
+        let mut first: HashMap<&str, usize> = HashMap::new();
+        for (i, port) in self.ports.iter().enumerate() {
+            let owner = *first.entry(port.interface.as_str()).or_insert(i);
+            if owner != i {
+                let Port { location, interface, .. } = port;
+                let other = &self.ports[owner].location;
+                let (path, remedy) = (format!("ports[{i}].location"), "give each port an interface of its own");
+                let text = format_args!("and ports[{owner}].location, `{other}`, are one interface, {interface}");
+                errors.add(&path, format_args!("`{location}` {text}; {remedy}"));
+            }
+        }
+        errors.or(())
     }
 }
 
@@ -251,6 +267,23 @@ mod tests {
         let config = config.unwrap();
         assert_eq!(config.ports[0].speed, Some(Bandwidth(1_000_000_000)));
         assert_eq!(config.ports.iter().map(|port| port.capture.next_generation).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn two_ports_with_one_interface_are_refused() {
+        let interfaces = [("localhost:5555", "eth1"), ("localhost:5556", "eth2")];
+        let interfaces: HashMap<String, String> = interfaces.map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+        let located = |locations: [&str; 2]| {
+            let ports = json!([{"name": "a", "location": locations[0]}, {"name": "b", "location": locations[1]}]);
+            let mut config = Config::read(json!({ "ports": ports })).unwrap();
+            config.locate(&interfaces).map(|()| config.ports.into_iter().map(|port| port.interface).collect::<Vec<_>>())
+        };
+        assert_eq!(located(["localhost:5555", "localhost:5556"]).unwrap(), ["eth1", "eth2"]);
+        for [first, second] in [["eth1", "localhost:5555"], ["localhost:5555", "eth1"], ["eth1", "eth1"]] {
+            let same = format!("`{second}` and ports[0].location, `{first}`, are one interface, eth1");
+            let text = format!("ports[1].location: {same}; give each port an interface of its own");
+            assert_eq!(located([first, second]), Err(vec![text]));
+        }
     }
 
     #[test]

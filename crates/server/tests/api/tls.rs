@@ -21,6 +21,9 @@ const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
+/// How long to wait for the server, which answers at once unless the machine is busy.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Starts no runs.
 struct NoRuns;
 
@@ -47,7 +50,7 @@ fn with_server<T>(grpc_tls: bool, client: impl FnOnce(SocketAddr) -> T) -> T {
     std::thread::scope(|scope| {
         let server =
             scope.spawn(|| serve(options, listening, Box::new(NoRuns), 1, &stop, |_, grpc| tell.send(grpc).unwrap()));
-        let done = client(told.recv_timeout(Duration::from_secs(20)).unwrap());
+        let done = client(told.recv_timeout(PATIENCE).unwrap());
         stop.store(true, Ordering::Relaxed);
         assert_eq!(server.join().unwrap(), Ok(()));
         done
@@ -56,7 +59,7 @@ fn with_server<T>(grpc_tls: bool, client: impl FnOnce(SocketAddr) -> T) -> T {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 

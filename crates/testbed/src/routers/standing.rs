@@ -17,8 +17,8 @@ impl RoutingState {
             if routers.established(router) {
                 return None;
             }
-            let cause = routers.session(router).ended().map_or("it never came up".to_owned(), ToString::to_string);
-            Some((*peer, cause))
+            let cause = routers.explain(router, routers.session(router).ended());
+            Some((*peer, cause.unwrap_or("it never came up".to_owned())))
         })
     }
 

@@ -7,7 +7,7 @@ use drophammer_lab::{Dut, Lab, LabOptions};
 use drophammer_model::label_edge::{OSPF_DEAD_S, OSPF_HELLO_S, p_router, pe_router};
 use drophammer_model::trial::Family;
 use drophammer_port::{Clock, SystemClock};
-use drophammer_rig::ospf::{NetworkType, OspfConfig, Shape, Topology};
+use drophammer_rig::ospf::{NetworkType, OspfConfig, Topology};
 use drophammer_rig::{Command, Ports, ProtocolConfig, Rig, Until, bfd};
 use drophammer_testbed::config::hosts_and_routers;
 use drophammer_testbed::real;
@@ -36,21 +36,11 @@ pub fn cases() -> Vec<Case> {
 
 /// A P router with the loopback address of a PE router behind it.
 fn router(id: Ipv4Addr, behind: Ipv4Addr) -> OspfConfig {
-    let topology = Topology {
-        routers: 1,
-        shape: Shape::Grid { columns: 1 },
-        first_router_id: behind,
-        link_cost: 10,
-        stubs: 1,
-        first_stub: behind,
-        stub_length: 32,
-        stub_cost: 0,
-    };
     OspfConfig {
         network: NetworkType::PointToPoint,
         hello_interval: OSPF_HELLO_S,
         dead_interval: OSPF_DEAD_S,
-        topology: Some(topology),
+        topology: Some(Topology::loopback(behind, 10)),
         ..OspfConfig::new(id)
     }
 }

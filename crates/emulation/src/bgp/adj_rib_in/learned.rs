@@ -23,6 +23,8 @@ pub struct LearnedRoute {
     pub labels: Box<[u32]>,
     /// Its attributes, the same for all routes of an UPDATE.
     pub attributes: Arc<LearnedAttributes>,
+    /// The number of its UPDATE.
+    update: u64,
 }
 
 /// The attributes of a route as received.
@@ -112,7 +114,8 @@ impl Learned {
         };
         let labels: Box<[u32]> = (0..).map_while(|n| route.label(n)).collect();
         self.used += ROUTE + 4 * labels.len();
-        self.routes.insert((key, route.path_id), LearnedRoute { path_id: route.path_id, labels, attributes });
+        let path_id = route.path_id;
+        self.routes.insert((key, path_id), LearnedRoute { path_id, labels, attributes, update: number });
     }
 
     pub fn withdrawn(&mut self, key: &RouteKey, path_id: Option<u32>) {
@@ -126,6 +129,13 @@ impl Learned {
         if let Some(unused) = Arc::into_inner(attributes) {
             self.used -= unused.bytes();
         }
+    }
+
+    /// Removes the routes of `family` of UPDATEs with numbers up to `last`.
+    pub fn remove_old(&mut self, family: AfiSafi, last: u64) {
+        let old = self.routes.iter().filter(|((key, _), route)| key.afi_safi == family && route.update <= last);
+        let old: Vec<_> = old.map(|(key, _)| *key).collect();
+        old.iter().for_each(|(key, path_id)| self.withdrawn(key, *path_id));
     }
 
     /// The session has ended.

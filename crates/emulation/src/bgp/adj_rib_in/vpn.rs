@@ -1,7 +1,7 @@
 //! Expected routes of many VRFs: which VRF a received route belongs to, and whether its route targets are right.
 
-use super::watched::RouteKey;
-use crate::expectation::{Bitmap, Keys};
+use super::watched::{RouteKey, RouteKeys};
+use crate::expectation::{Bitmap, Expectation, Keys};
 use drophammer_model::routes::{Prefix, VpnId, VpnRoutes};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -78,13 +78,21 @@ pub struct VpnFault {
     pub kind: VpnFaultKind,
 }
 
+/// The routes of a VRF that are present with one of its route distinguishers.
+struct Held {
+    distinguisher: [u8; 8],
+    present: Bitmap,
+    /// Those that a refresh has not brought again yet; `None` without a refresh.
+    stale: Option<Bitmap>,
+}
+
 /// The state of an expectation that only routes of VRFs have.
 pub(super) struct VpnWatched {
     pub part: VpnPart,
     /// VRFs by learned route distinguisher.
     learned: HashMap<[u8; 8], u32>,
     /// For each VRF with several learned route distinguishers: the routes that are present with each of them.
-    several: HashMap<u32, Vec<([u8; 8], Bitmap)>>,
+    several: HashMap<u32, Vec<Held>>,
     /// The last route distinguisher and its VRF: most routes have the same as the route before.
     last: Cell<Option<([u8; 8], Option<u32>)>>,
     pub wrong_target: u64,
@@ -122,14 +130,14 @@ impl VpnWatched {
         vrf
     }
 
-    /// Learns the VRF of a new route distinguisher from the extended communities and the prefix of its first route. `is_present` tells
-    /// whether a route, numbered over all VRFs, is present.
+    /// Learns the VRF of a new route distinguisher from the extended communities and the prefix of its first route. `known` are the
+    /// routes of all VRFs.
     pub fn learn(
         &mut self,
         distinguisher: [u8; 8],
         prefix: &Prefix,
         communities: &[u8],
-        is_present: impl Fn(u32) -> bool,
+        known: &Expectation<RouteKeys>,
     ) -> Option<u32> {
         let most = MOST_DISTINGUISHERS * self.part.routes.vrfs().count as usize;
         if self.part.distinguishers == Distinguishers::Configured || self.learned.len() >= most {
@@ -144,11 +152,16 @@ impl VpnWatched {
         let per_vrf = routes.per_vrf();
         if let Some((first, _)) = self.learned.iter().find(|(_, of)| **of == vrf) {
             let all = self.several.entry(vrf).or_insert_with(|| {
-                let mut present = Bitmap::new(per_vrf);
-                (0..per_vrf).for_each(|route| _ = present.set(route, is_present(vrf * per_vrf + route)));
-                vec![(*first, present)]
+                let of_vrf = |is: &dyn Fn(u32) -> bool| {
+                    let mut routes = Bitmap::new(per_vrf);
+                    (0..per_vrf).for_each(|route| _ = routes.set(route, is(vrf * per_vrf + route)));
+                    routes
+                };
+                let present = of_vrf(&|i| known.is_present(i));
+                let stale = known.stale().map(|stale| of_vrf(&|i| stale.get(i)));
+                vec![Held { distinguisher: *first, present, stale }]
             });
-            all.push((distinguisher, Bitmap::new(per_vrf)));
+            all.push(Held { distinguisher, present: Bitmap::new(per_vrf), stale: None });
         }
         self.learned.insert(distinguisher, vrf);
         self.last.set(None);
@@ -164,13 +177,37 @@ impl VpnWatched {
             return false;
         }
         let mut any = false;
-        for (of, routes) in self.several.get_mut(&vrf).into_iter().flatten() {
-            if Some(*of) == distinguisher {
-                routes.set(route, present);
+        for held in self.several.get_mut(&vrf).into_iter().flatten() {
+            if Some(held.distinguisher) == distinguisher {
+                held.present.set(route, present);
+                held.stale.iter_mut().for_each(|stale| _ = stale.set(route, false));
             }
-            any |= routes.get(route);
+            any |= held.present.get(route);
         }
         any
+    }
+
+    /// The peer begins to advertise all routes again.
+    pub fn refresh_begins(&mut self) {
+        self.several.values_mut().flatten().for_each(|held| held.stale = Some(held.present.clone()));
+    }
+
+    /// Removes the routes that the peer has not advertised again with a route distinguisher. Returns those that it advertises with no other
+    /// one, numbered over all VRFs.
+    pub fn refresh_ends(&mut self) -> Vec<u32> {
+        let (per_vrf, mut gone) = (self.part.routes.per_vrf(), Vec::new());
+        for (vrf, all) in &mut self.several {
+            let mut old = Vec::new();
+            for held in all.iter_mut() {
+                if let Some(stale) = held.stale.take() {
+                    stale.numbers().for_each(|route| _ = held.present.set(route, false));
+                    old.extend(stale.numbers());
+                }
+            }
+            old.retain(|route| !all.iter().any(|held| held.present.get(*route)));
+            gone.extend(old.iter().map(|route| vrf * per_vrf + route));
+        }
+        gone
     }
 
     /// The learned route distinguishers.

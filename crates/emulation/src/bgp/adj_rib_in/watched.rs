@@ -201,7 +201,7 @@ impl Watched {
     pub fn learn(&mut self, route: &Nlri<'_>, prefix: &Prefix, communities: &[u8]) -> bool {
         let Some((vpn, distinguisher)) = self.vpn.as_mut().zip(route.distinguisher) else { return false };
         let is_new = vpn.part.routes.afi_safi() == route.family && vpn.vrf_of(distinguisher).is_none();
-        is_new && vpn.learn(distinguisher, prefix, communities, |i| self.routes.is_present(i)).is_some()
+        is_new && vpn.learn(distinguisher, prefix, communities, &self.routes).is_some()
     }
 
     /// A route that no VRF expects has the route distinguisher of one of them.
@@ -235,6 +235,20 @@ impl Watched {
         self.routes.lost(now);
         self.labels.iter_mut().for_each(LearnedLabels::clear);
         self.vpn.iter_mut().for_each(VpnWatched::lost);
+    }
+
+    /// The peer begins to advertise all routes again.
+    pub fn refresh_begins(&mut self) {
+        self.routes.refresh_begins();
+        self.vpn.iter_mut().for_each(VpnWatched::refresh_begins);
+    }
+
+    /// Removes the routes that the peer has not advertised again, and returns their number.
+    pub fn refresh_ends(&mut self, now: Instant) -> u32 {
+        let gone = self.vpn.as_mut().map(VpnWatched::refresh_ends).unwrap_or_default();
+        let routes = &mut self.routes;
+        let gone = gone.into_iter().filter(|i| routes.is_present(*i) && routes.withdrawn(now, *i)).count() as u32;
+        gone + routes.refresh_ends(now)
     }
 
     pub fn report(&self) -> Verified {

@@ -9,7 +9,7 @@ use crate::bgp::{AdjRibIn, AdjRibOut, Cause, Closed, GracefulRestartConfig, Next
 use crate::tcp::{CloseReason, ConnState, ConnectionId, Protection, TcpStack};
 use drophammer_model::Instant;
 use drophammer_wire::bgp::notification::cease;
-use drophammer_wire::bgp::{AfiSafi, PathDirection};
+use drophammer_wire::bgp::{AfiSafi, Notification, PathDirection};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub struct PeerConfig {
     pub dut: IpAddr,
     /// Its AS number.
     pub asn: u32,
+    /// True if it offers AS numbers of 4 octets (RFC 6793); otherwise `asn` has 2 octets.
+    pub four_octet_as: bool,
     /// AS number of the DUT; 0 for any.
     pub dut_as: u32,
     /// BGP identifier.
@@ -58,6 +60,7 @@ impl PeerConfig {
             address,
             dut,
             asn,
+            four_octet_as: true,
             dut_as,
             router_id,
             hold: Duration::from_secs(90),
@@ -103,6 +106,8 @@ pub(super) struct Peer {
     /// Bytes of this router that the DUT's TCP has not acknowledged.
     pub unacknowledged: usize,
     pub sending: Sending,
+    /// Address of the last connection that was refused since the session was up, because it is not the DUT's.
+    pub stranger: Option<IpAddr>,
 }
 
 /// Time from a failed attempt to connect to the next one, and from the end of a session to the next attempt. Short, so that
@@ -123,6 +128,7 @@ impl Peer {
         let both = PathDirection { receive: true, send: true };
         session.add_path = config.add_path.iter().map(|family| (*family, both)).collect();
         session.graceful_restart = config.graceful_restart;
+        session.four_octet_as = config.four_octet_as;
         session.passive = config.passive;
         (session.connect_timeout, session.connect_retry) = (CONNECT, RETRY);
         session.idle_hold = IDLE_HOLD;
@@ -146,6 +152,7 @@ impl Peer {
             starts: false,
             unacknowledged: 0,
             sending: Sending::default(),
+            stranger: None,
             config,
         }
     }
@@ -171,6 +178,22 @@ impl Peer {
         if let Some(colliding) = &mut self.colliding {
             colliding.session.stop(now, cease::ADMINISTRATIVE_SHUTDOWN);
         }
+    }
+
+    /// Ends its session, or both sessions of a collision, with a NOTIFICATION. It comes back by itself.
+    pub fn notify(&mut self, now: Instant, notification: Notification) {
+        if let Some(colliding) = &mut self.colliding {
+            colliding.session.reset(now, notification.clone());
+        }
+        self.session.reset(now, notification);
+    }
+
+    /// Restarts its session gracefully. A session that collides with it ends in the same way.
+    pub fn restart(&mut self, now: Instant, away: Duration, last: Option<Notification>) {
+        if let Some(colliding) = &mut self.colliding {
+            colliding.session.restart(now, away, last.clone());
+        }
+        self.session.restart(now, away, last);
     }
 
     /// Its connection, and the connection that collides with it.
@@ -256,7 +279,7 @@ impl Peer {
         }
         let Peer { session, adj_rib_in, .. } = self;
         stack.receive_with(connection, &mut |bytes| {
-            session.receive(now, bytes, &mut |body, agreed| adj_rib_in.update(now, body, agreed))
+            session.receive_all(now, bytes, &mut |heard, agreed| adj_rib_in.receive(now, heard, agreed))
         });
         let how = match stack.state(connection) {
             ConnState::Connecting | ConnState::Established => None,
@@ -298,7 +321,7 @@ impl Peer {
     fn follow(&mut self, now: Instant, stack: &mut TcpStack) {
         let established = self.session.state() == State::Established;
         if established && !self.up {
-            self.broken = false;
+            (self.broken, self.stranger) = (false, None);
             if let (Some(connection), Some(agreed)) = (self.connection, self.session.negotiated()) {
                 // The hold timer ends the session, not TCP.
                 stack.be_patient(connection, agreed.hold);
@@ -365,7 +388,7 @@ impl Peer {
         let Colliding { session, connection } = colliding;
         let adj_rib_in = &mut self.adj_rib_in;
         stack.receive_with(*connection, &mut |bytes| {
-            session.receive(now, bytes, &mut |body, agreed| adj_rib_in.update(now, body, agreed))
+            session.receive_all(now, bytes, &mut |heard, agreed| adj_rib_in.receive(now, heard, agreed))
         });
         let over = !matches!(stack.state(*connection), ConnState::Established);
         // Resolves the collision before this side confirms a connection that must be closed.
@@ -389,7 +412,11 @@ impl Peer {
             }
         } else if lost == Some(Initiator::Remote) || over || session.state() == State::Idle {
             stack.send_with(*connection, &mut |room| session.write(now, room));
-            stack.close(*connection);
+            if session.poll(now) == TcpAction::Abort {
+                stack.abort(*connection);
+            } else {
+                stack.close(*connection);
+            }
             stack.remove(*connection);
             self.session.take_counts(session);
             self.colliding = None;

@@ -5,7 +5,7 @@ use crate::bgp::{ExpectationId, Expected, GracefulRestartConfig, Packing, RouteS
 use crate::compose::Link;
 use crate::device::{Address, Device, DeviceConfig};
 use crate::protocol::Command;
-use crate::tcp::{Protection, TcpConfig, link};
+use crate::tcp::{CloseReason, ConnState, Protection, TcpConfig, link};
 use drophammer_model::routes::{RouteRange, Routes};
 use drophammer_model::trial::Family;
 use drophammer_wire::MacAddr;
@@ -278,6 +278,31 @@ fn who_is_asked_says_again_what_it_has_announced_and_not_withdrawn() {
     // Both support the markers of RFC 7313.
     assert_eq!(world.sides[1].session(0).received().route_refreshes, 2);
     assert_eq!(world.sides[0].losses(0), (0, None));
+}
+
+#[test]
+fn routes_that_a_refresh_of_the_dut_leaves_out_are_gone() {
+    let mut world = World::started(1, [false, true]);
+    assert!(world.up(4.0));
+    let all = routes(1_000, 3);
+    let id = world.expect(0, &all);
+    world.advertise(0, &all);
+    let has = |count| move |sides: &[Side; 2]| sides[1].adj_rib_in(0).present(id) == count;
+    assert!(world.run(Duration::from_secs(1), has(1_000)));
+    let marker = |subtype| {
+        let mut bytes = vec![0; bgp::route_refresh::LEN];
+        bgp::RouteRefresh { family: AfiSafi::IPV4_UNICAST, subtype }.emit(&mut bytes);
+        bytes
+    };
+    let adj_rib_out = world.sides[0].adj_rib_out(0);
+    adj_rib_out.raw(marker(bgp::route_refresh::subtype::BEGIN));
+    adj_rib_out.advertise(all.clone(), 100..1_000, Packing::default());
+    adj_rib_out.raw(marker(bgp::route_refresh::subtype::END));
+    assert!(world.run(Duration::from_secs(1), has(900)));
+    let report = world.sides[1].adj_rib_in(0).report(id);
+    assert_eq!((report.missing, report.repeated, report.withdrawn_in_error), (100, 900, 100));
+    assert_eq!(world.sides[1].adj_rib_in(0).missing(id, 1), [all.prefix(0)]);
+    assert_eq!(world.sides[1].losses(0), (0, None));
 }
 
 #[test]
@@ -619,6 +644,29 @@ fn connections_belong_to_the_session_of_their_sender() {
 }
 
 #[test]
+fn a_dut_that_connects_from_another_address_is_named() {
+    let [router, right, wrong] = [[198, 18, 0, 1], [198, 19, 0, 1], [198, 19, 0, 9]].map(IpAddr::from);
+    let peer = |address, dut, side: u8| PeerConfig {
+        passive: side == 0,
+        ..PeerConfig::new(address, dut, 65_000 + u32::from(side), 0, Ipv4Addr::new(100, 64 + side, 0, 1))
+    };
+    let mut world = World::new(1, [false, false], 7);
+    begin(&mut world, 0, vec![peer(router, right, 0)]);
+    begin(&mut world, 1, vec![peer(wrong, router, 1)]);
+    assert!(world.run(Duration::from_secs(5), |sides| sides[0].explain(0, None).is_some()));
+    let hint = "a connection from 198.19.0.9 was refused; the router must use 198.19.0.1 (update-source)";
+    assert_eq!(world.sides[0].explain(0, None).unwrap(), hint);
+    let cause = "the peer refuses TCP connections";
+    assert_eq!(world.sides[0].explain(0, Some(&Cause::Refused)).unwrap(), format!("{cause}; {hint}"));
+    // The next attempt is later.
+    world.wait(0.1);
+    begin(&mut world, 1, vec![peer(right, router, 1)]);
+    assert!(world.up(4.0));
+    assert_eq!(world.sides[0].explain(0, Some(&Cause::Refused)).unwrap(), cause);
+    assert_eq!(world.sides[0].explain(0, None), None);
+}
+
+#[test]
 fn two_sessions_between_the_same_addresses_are_refused() {
     let side = routers(0, 1, false, 1);
     let config = side.peers[0].config().clone();
@@ -650,37 +698,50 @@ fn a_dut_that_restarts_silently_replaces_its_session() {
 }
 
 #[test]
-fn a_stop_during_a_collision_ends_both_sessions() {
+fn what_ends_a_session_during_a_collision_ends_both() {
     let [own, dut] = [[198, 18, 0, 1], [198, 19, 0, 1]].map(IpAddr::from);
-    let mut peer = Peer::new(PeerConfig::new(own, dut, 65_000, 65_001, Ipv4Addr::new(100, 64, 0, 1)), 1);
-    // A DUT that opens a connection and accepts one, and sends nothing.
-    let mut stacks = [own, dut].map(|address| {
-        let mut stack = TcpStack::new(TcpConfig::default());
-        stack.add_host(address);
-        stack.listen(address, bgp::PORT);
-        stack
-    });
-    let now = Instant(1_000_000);
-    let exchange = |peer: &mut Peer, stacks: &mut [TcpStack; 2]| {
-        for _ in 0..8 {
-            peer.serve(now, &mut stacks[0], 0);
-            for at in 0..2 {
-                let mut sent = Vec::new();
-                stacks[at].poll(now, &mut |packet| sent.push(packet.to_vec()));
-                sent.iter().for_each(|packet| assert!(stacks[1 - at].receive(now, packet)));
+    let (why, away) = (Notification::bare(code::CEASE, cease::ADMINISTRATIVE_RESET), Duration::from_secs(9));
+    let ends: [(&str, &dyn Fn(&mut Peer, Instant)); 4] = [
+        ("stop", &|peer, now| peer.stop(now)),
+        ("notify", &|peer, now| peer.notify(now, why.clone())),
+        ("restart", &|peer, now| peer.restart(now, away, Some(why.clone()))),
+        ("silent restart", &|peer, now| peer.restart(now, away, None)),
+    ];
+    for (name, end) in ends {
+        let mut peer = Peer::new(PeerConfig::new(own, dut, 65_000, 65_001, Ipv4Addr::new(100, 64, 0, 1)), 1);
+        // A DUT that opens a connection and accepts one, and sends nothing.
+        let mut stacks = [own, dut].map(|address| {
+            let mut stack = TcpStack::new(TcpConfig::default());
+            stack.add_host(address);
+            stack.listen(address, bgp::PORT);
+            stack
+        });
+        let now = Instant(1_000_000);
+        let exchange = |peer: &mut Peer, stacks: &mut [TcpStack; 2]| {
+            for _ in 0..8 {
+                peer.serve(now, &mut stacks[0], 0);
+                for at in 0..2 {
+                    let mut sent = Vec::new();
+                    stacks[at].poll(now, &mut |packet| sent.push(packet.to_vec()));
+                    sent.iter().for_each(|packet| assert!(stacks[1 - at].receive(now, packet)));
+                }
             }
-        }
-    };
-    peer.session.start(now);
-    peer.starts = true;
-    stacks[1].connect(now, dut, port_of(own));
-    exchange(&mut peer, &mut stacks);
-    let (_, theirs) = stacks[0].accept_any().unwrap();
-    peer.take_connection(now, theirs, &mut stacks[0]);
-    assert!(peer.connections().iter().all(Option::is_some));
-    peer.stop(now);
-    exchange(&mut peer, &mut stacks);
-    assert_eq!((peer.session.state(), peer.connections()), (State::Idle, [None, None]));
+        };
+        peer.session.start(now);
+        peer.starts = true;
+        let opened = stacks[1].connect(now, dut, port_of(own));
+        exchange(&mut peer, &mut stacks);
+        let (_, theirs) = stacks[0].accept_any().unwrap();
+        peer.take_connection(now, theirs, &mut stacks[0]);
+        assert!(peer.connections().iter().all(Option::is_some), "{name}");
+        end(&mut peer, now);
+        exchange(&mut peer, &mut stacks);
+        assert_eq!((peer.session.state(), peer.connections()), (State::Idle, [None, None]), "{name}");
+        // Each connection ends with a NOTIFICATION, or without a word.
+        let was_reset = stacks[1].state(opened) == ConnState::Closed(CloseReason::Reset);
+        let expected = if name == "silent restart" { (true, 0) } else { (false, 2) };
+        assert_eq!((was_reset, peer.session.sent().notifications), expected, "{name}");
+    }
 }
 
 #[test]

@@ -411,3 +411,30 @@ fn refreshes_go_both_ways() {
     feed(&mut session, at(3.), &message(kind::ROUTE_REFRESH, &[0, 1, 0, 1]));
     assert_eq!(ends_with(&mut session, at(3.)), (1, header::BAD_TYPE, vec![5]));
 }
+
+#[test]
+fn markers_of_refreshes_are_handed_over_in_order() {
+    let refresh = |body: [u8; 4]| message(kind::ROUTE_REFRESH, &body);
+    // The second marker is of a family that is not negotiated.
+    let markers = [[0, 1, 1, 1], [0, 2, 1, 1], [0, 1, 2, 1]].map(refresh);
+    let stream = [update(), markers[0].clone(), markers[1].clone(), update(), markers[2].clone()].concat();
+    for (capabilities, expected) in [
+        (open().capabilities, vec!["update", "begins", "update", "ends"]),
+        (vec![Capability::RouteRefresh], vec!["update", "update"]),
+    ] {
+        let mut session = session_in(State::OpenSent, config());
+        feed(&mut session, at(1.), &Open { capabilities, ..open() }.message().unwrap());
+        feed(&mut session, at(1.), &keepalive());
+        let mut heard = Vec::new();
+        let consumed = session.receive_all(at(2.), &stream, &mut |what, _| {
+            heard.push(match what {
+                Heard::Update(_) => "update",
+                Heard::RefreshBegins(V4) => "begins",
+                Heard::RefreshEnds(V4) => "ends",
+                _ => "of another family",
+            });
+            Ok(())
+        });
+        assert_eq!((consumed, heard), (stream.len(), expected));
+    }
+}

@@ -15,7 +15,7 @@ use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use async_nats::{HeaderMap, Message};
 use drophammer_model::Instant;
 use drophammer_model::trial::PortIndex;
-use drophammer_port::{Backend, Clock};
+use drophammer_port::{Backend, Clock, unplugged};
 use drophammer_rig::{Agreed, FlowSelect, Live, Standing, TransmitError, Wish};
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +79,10 @@ async fn serve(options: Options, stop: &dyn Fn() -> bool, told: &dyn Fn(&str)) -
     let name = options.name.clone();
     if !is_host_name(&name) {
         return Err(Problem(format!("`{name}` is not a host name; use letters, digits and `-`")));
+    }
+    // If a link cannot be brought up, the error of opening the port says so.
+    for port in options.ports.iter().filter(|port| unplugged::restore(port).unwrap_or(false)) {
+        told(&format!("the link of {port}, which a killed process left down, is up again"));
     }
     let link = Link::connect(&options.access, &format!("drophammer agent {name}")).await?;
     if !prepared(&link, stop, told).await? {

@@ -61,6 +61,10 @@ const GONE: Duration = Duration::from_secs(3);
 const ANSWER: Duration = Duration::from_secs(3);
 /// How long an agent may take to open ports, plan a trial or store reports.
 const LONG: Duration = Duration::from_secs(20);
+/// How long to wait for reports after the user has stopped.
+const HURRY: Duration = Duration::from_secs(3);
+/// How often to ask whether the user has stopped.
+const STOP: Duration = Duration::from_millis(50);
 /// How long to wait before a trial for hosts that cannot be reached.
 const RETURN: Duration = Duration::from_secs(45);
 /// How often to try to reach them.
@@ -532,16 +536,34 @@ async fn ask(link: &Link, host: &str, request: &Request, patience: Duration) -> 
     decode(&reply.payload).map_err(|e| other(format!("agent {host}: {e}")))
 }
 
+/// Returns what `work` returns, or `None` if it does not return within `more` after `stopped` has returned true.
+async fn unless_stopped<T>(work: impl Future<Output = T>, stopped: &dyn Fn() -> bool, more: Duration) -> Option<T> {
+    let stop = async {
+        while !stopped() {
+            tokio::time::sleep(STOP).await;
+        }
+        tokio::time::sleep(more).await;
+    };
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = stop => None,
+    }
+}
+
 impl Far for Bond {
     fn hosts(&self) -> usize {
         self.hosts.len()
     }
 
-    fn begin(&mut self, job: &Job) -> Result<Instant, PortError> {
+    fn begin(&mut self, job: &Job, stopped: &dyn Fn() -> bool) -> Result<Option<Instant>, PortError> {
         let runtime = self.runtime.clone();
         let begun = std::time::Instant::now();
         loop {
-            match runtime.block_on(self.start(job)) {
+            // After a stop the caller abandons what was planned or started until then.
+            let started = runtime.block_on(unless_stopped(self.start(job), stopped, Duration::ZERO));
+            let Some(started) = started else { return Ok(None) };
+            match started {
                 // A host that was restarted or lost its network has some time to come back. But once a host has started
                 // an attempt, its frames could be counted in the next attempt, which therefore needs its own key.
                 Err(e) if !self.launched && begun.elapsed() < RETURN && locked(&self.heard).lost.is_none() => {
@@ -551,7 +573,7 @@ impl Far for Bond {
                     }
                     std::thread::sleep(AGAIN);
                 }
-                other => return other,
+                other => return other.map(Some),
             }
         }
     }
@@ -577,7 +599,7 @@ impl Far for Bond {
         Ok(())
     }
 
-    fn news(&mut self) -> Result<Option<News>, PortError> {
+    fn news(&mut self, stopped: &dyn Fn() -> bool) -> Result<Option<News>, PortError> {
         let mut heard = locked(&self.heard);
         while let Some((attempt, host, counts)) = heard.counts.pop_front() {
             if attempt == self.attempt {
@@ -622,8 +644,11 @@ impl Far for Bond {
             return Ok(None);
         }
         let runtime = self.runtime.clone();
-        let result = runtime.block_on(self.collect(refusals, [waited, stolen], lost))?;
-        Ok(Some(News::Over(Box::new(result))))
+        let collected = unless_stopped(self.collect(refusals, [waited, stolen], lost), stopped, HURRY);
+        Ok(Some(match runtime.block_on(collected) {
+            Some(result) => News::Over(Box::new(result?)),
+            None => News::Stopped,
+        }))
     }
 
     fn abandon(&mut self) {
@@ -706,5 +731,27 @@ impl Drop for Bond {
         if tokio::runtime::Handle::try_current().is_err() {
             runtime.block_on(returned);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+
+    #[test]
+    fn a_user_who_stops_ends_the_waiting() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let hour = Duration::from_secs(3_600);
+        let waited = runtime.block_on(unless_stopped(pending::<()>(), &|| true, Duration::from_millis(1)));
+        assert_eq!(waited, None);
+        let asked = std::cell::Cell::new(0);
+        let at_the_third = || asked.replace(asked.get() + 1) == 2;
+        assert_eq!(runtime.block_on(unless_stopped(pending::<()>(), &at_the_third, Duration::ZERO)), None);
+        assert_eq!(asked.get(), 3);
+        // What is there in time counts.
+        assert_eq!(runtime.block_on(unless_stopped(ready(7), &|| true, Duration::ZERO)), Some(7));
+        let soon = async { tokio::time::sleep(Duration::from_millis(10)).await };
+        assert_eq!(runtime.block_on(unless_stopped(soon, &|| true, hour)), Some(()));
     }
 }

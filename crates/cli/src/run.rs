@@ -102,9 +102,14 @@ pub fn claim(owner: &str, names: &[String]) -> Result<Claims, Failure> {
     Ok(claims)
 }
 
+/// Removes what killed processes left behind, and returns one line about each thing.
+fn remove_left() -> Vec<String> {
+    [drophammer_lab::sweep(), drophammer_port::unplugged::sweep()].concat()
+}
+
 /// Removes what killed runs left behind, and says so.
 pub fn sweep() {
-    for left in drophammer_lab::sweep() {
+    for left in remove_left() {
         err!("left by an earlier run: {left}");
     }
 }
@@ -176,6 +181,8 @@ pub fn run(args: &RunArgs) -> Ended {
     refuse_unreachable(&suite, &args.hosts)?;
     // The files are read here, before the lab covers folders of the host.
     let far = hosts::settings(&args.hosts, args.silence, false)?;
+    // A link that is down would be refused.
+    sweep();
     drophammer_lab::refuse_host(&suite).map_err(Failure::environment)?;
     // The names of claims belong to the host's network namespace.
     let to_routers = suite.duts.iter().flat_map(|dut| dut.params.texts("interfaces").unwrap_or_default());
@@ -187,7 +194,6 @@ pub fn run(args: &RunArgs) -> Ended {
     if !simulated {
         queues_fit(backend, queues).map_err(Failure::usage)?;
     }
-    sweep();
     let folder = match &args.resume {
         None => parent(args.out.as_deref()),
         Some(dir) => existing(dir),
@@ -353,7 +359,7 @@ pub fn report(dir: &Path, out: Option<&Path>, pdf: bool) -> Ended {
 
 /// `drophammer clean`.
 pub fn clean() -> Ended {
-    let left = drophammer_lab::sweep();
+    let left = remove_left();
     if left.is_empty() {
         out!("nothing was left behind");
     }

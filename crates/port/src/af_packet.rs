@@ -13,6 +13,7 @@ pub(crate) mod sys;
 use crate::clock::SystemClock;
 use crate::device::{CardDrops, Carrier, merges_queues, number};
 use crate::netlink;
+use crate::unplugged::{Mark, restore};
 use crate::{
     BURST, Backend, Batch, Clock, Filled, LinkControl, Port, PortCounters, PortError, PortInfo, Queue, Received, Sent,
     one_by_one,
@@ -73,7 +74,8 @@ impl<'a> Interface<'a> {
         let socket = sys::packet_socket(0).map_err(found.explain("a packet socket"))?;
         found.mac = MacAddr(sys::interface_mac(&socket, name).map_err(found.explain("hardware address"))?);
         found.mtu = sys::interface_mtu(&socket, name).map_err(found.explain("MTU"))?;
-        if !sys::has_flags(&socket, name, libc::IFF_UP).map_err(found.explain("flags"))? {
+        let is_up = sys::has_flags(&socket, name, libc::IFF_UP).map_err(found.explain("flags"))?;
+        if !is_up && !restore(name).unwrap_or(false) {
             return Err(PortError::open(name, format!("it is down; `ip link set {name} up`")));
         }
         Ok(found)
@@ -165,6 +167,8 @@ struct Link {
     unplugged: AtomicBool,
     /// Number of times that a queue took the link down or up.
     switched: AtomicU32,
+    /// Outlives the process, unlike `unplugged`.
+    mark: Mark,
 }
 
 impl Drop for Link {
@@ -172,6 +176,7 @@ impl Drop for Link {
         if *self.unplugged.get_mut() {
             // An interface that stays down could not be opened again. Errors do not matter: the interface may be gone.
             let _ = sys::set_interface_up(&self.control, &self.interface, true);
+            self.mark.set(false);
         }
     }
 }
@@ -227,7 +232,8 @@ impl AfPacket {
         let place = Interface::find(interface, forbidden)?;
         let control = sys::packet_socket(0).map_err(place.explain("a packet socket"))?;
         let (unplugged, switched) = (AtomicBool::new(false), AtomicU32::new(0));
-        let link = Arc::new(Link { interface: interface.into(), control, unplugged, switched });
+        let mark = Mark::open(interface, place.index).map_err(place.explain("a netlink socket"))?;
+        let link = Arc::new(Link { interface: interface.into(), control, unplugged, switched, mark });
         let open = |index| AfPacket::socket(&place, Queue { index, count }, link.clone(), clock);
         let ports = (0..count).map(open).collect::<Result<Vec<_>, _>>()?;
         if count > 1 {
@@ -479,8 +485,14 @@ impl LinkControl for AfPacket {
     fn set_link(&mut self, up: bool) -> Result<(), PortError> {
         self.link.unplugged.store(!up, Ordering::Relaxed);
         self.link.switched.fetch_add(1, Ordering::Relaxed);
+        if !up {
+            self.link.mark.set(true);
+        }
         let mut switched = sys::set_interface_up(&self.sender, &self.info.interface, up);
         if up {
+            if switched.is_ok() {
+                self.link.mark.set(false);
+            }
             // Each socket reports once that the link was down.
             switched = switched.and_then(|()| sys::clear_error(&self.sender));
             switched = switched.and_then(|()| sys::clear_error(&self.receiver.socket));

@@ -71,6 +71,7 @@ pub mod simulated;
 pub mod softirq_time;
 mod spread;
 pub mod tap;
+pub mod unplugged;
 pub mod wait;
 pub mod xdp_router;
 

@@ -23,6 +23,7 @@ use drophammer_lab::{Lab, LabOptions};
 use drophammer_model::quantity::Instant;
 use drophammer_port::af_packet::AfPacket;
 use drophammer_port::capture::{Capture, CaptureLimits};
+use drophammer_port::unplugged::restore;
 use drophammer_port::{BURST, Backend, Clock, INTERFACE_BACKENDS, Port, PortError, SystemClock, set_link};
 use drophammer_wire::signature::{LEN, Signature, TEST_PORT, TrialKey};
 use std::path::Path;
@@ -204,8 +205,16 @@ fn unplugged(bench: &Bench) -> Checked {
     }
     // A port that is closed leaves its link up, so that it can be opened again.
     set_link(ports[0].as_mut(), false).map_err(|e| e.to_string())?;
+    check(restore("t0").is_ok_and(|restored| !restored), || "the link of a living process is brought up".into())?;
     drop(ports);
-    bench.pair().map(drop)
+    bench.pair().map(drop)?;
+    // A link that a killed process left down comes up, one that somebody else took down does not.
+    let set_down = || bench.ip(&["link set t0 down"]);
+    bench.ip(&["link property add dev t0 altname drophammer-down-t0"]).and_then(|()| set_down())?;
+    bench.pair().map(drop)?;
+    set_down()?;
+    check(bench.pair().is_err(), || "an interface that is down was opened".into())?;
+    bench.ip(&["link set t0 up"])
 }
 
 fn every_frame(bench: &Bench) -> Checked {

@@ -132,7 +132,7 @@ pub struct FarResult {
     pub waited_ns: Option<u64>,
     /// The most that a hypervisor took from the processor of a port thread of a host, in ns; `None` if no host knows it.
     pub stolen_ns: Option<u64>,
-    /// Frames to and from devices that the hosts could not pass on.
+    /// Frames to and from devices that could not be passed on.
     pub lost: u64,
     /// For each port, the number of its clock, and its uncertainty against the clock of the rig in ns. Ports with the same
     /// number have the same clock.
@@ -160,20 +160,23 @@ pub enum News {
     Counts(usize, Vec<LaneCounts>),
     /// The trial is over on all hosts, and its records are stored.
     Over(Box<FarResult>),
+    /// The user has stopped, and the records were not there soon afterwards.
+    Stopped,
 }
 
 /// Carries messages between a rig and the hosts that have its ports. Every method returns soon: after the time that
-/// messages take, or with an error that names the host. After an error the trial has no result, and the next trial
-/// starts afresh.
+/// messages take, or with an error that names the host. Those that may take longer end when the user stops. After an error
+/// the trial has no result, and the next trial starts afresh.
 pub trait Far: Send {
     /// Returns the number of hosts.
     fn hosts(&self) -> usize;
 
-    /// Lets all hosts plan a trial and start it at the returned instant, which is in the future.
+    /// Lets all hosts plan a trial and start it at the returned instant, which is in the future. Waits for hosts that cannot be
+    /// reached. `None` if `stopped` returned true before; some hosts may have started.
     ///
     /// # Errors
     /// [`PortError::Lost`] with the host and the cause.
-    fn begin(&mut self, job: &Job) -> Result<Instant, PortError>;
+    fn begin(&mut self, job: &Job, stopped: &dyn Fn() -> bool) -> Result<Option<Instant>, PortError>;
 
     /// Passes a request on to all hosts.
     ///
@@ -181,11 +184,12 @@ pub trait Far: Send {
     /// [`PortError::Lost`].
     fn ask(&mut self, wish: &Wish) -> Result<(), PortError>;
 
-    /// Returns what happened since the last call, if anything did.
+    /// Returns what happened since the last call, if anything did. When all hosts have ended the trial, this collects their
+    /// records, and does not wait long for them once `stopped` returns true.
     ///
     /// # Errors
     /// [`PortError::Lost`] if a host is gone or has ended the trial.
-    fn news(&mut self) -> Result<Option<News>, PortError>;
+    fn news(&mut self, stopped: &dyn Fn() -> bool) -> Result<Option<News>, PortError>;
 
     /// Ends a trial without a result on all hosts that can be reached.
     fn abandon(&mut self);
@@ -340,6 +344,8 @@ pub(crate) struct FarRun {
     pub(crate) traffic: FarTraffic,
     job: Job,
     end: Option<Box<FarResult>>,
+    /// Frames that had been lost on their way to the devices, in this process, when the trial began.
+    lost_before: u64,
     /// When the reports must be there at the latest.
     latest: Instant,
     /// When the hosts were last asked for counts.
@@ -368,7 +374,7 @@ impl FarRun {
         let plan = Plan::on_lanes(spec, &neighbours, timing, layout)?;
         let job = Job { counts, ..Job::new(spec, timing, neighbours).map_err(RigError::Config)? };
         let (traffic, latest) = (FarTraffic::new(plan, hosts), Instant(u64::MAX));
-        Ok(FarRun { traffic, job, end: None, latest, asked: None })
+        Ok(FarRun { traffic, job, end: None, lost_before: 0, latest, asked: None })
     }
 
     /// Serves the devices and follows the trial until its end or `until`.
@@ -398,13 +404,14 @@ impl FarRun {
         stopped: &dyn Fn() -> bool,
         until: Instant,
     ) -> Result<(), RigError> {
-        let FarRun { traffic, job, end, latest, .. } = self;
+        let FarRun { traffic, job, end, lost_before, latest, .. } = self;
         if traffic.started().is_none() {
             // Flows that are stopped before the start send nothing, however long a message takes.
             let of_flows = |wish: &Wish| matches!(wish, Wish::Transmit { .. });
             let (orders, others): (Vec<Wish>, Vec<Wish>) = traffic.wishes().into_iter().partition(of_flows);
             job.orders = orders;
-            let start = ports.far().begin(job)?;
+            *lost_before = lost_here(ports)?;
+            let start = ports.far().begin(job, stopped)?.ok_or(RigError::Stopped)?;
             traffic.begin(start);
             *latest = latest_end(&job.spec, start);
             others.iter().try_for_each(|wish| ports.far().ask(wish))?;
@@ -436,10 +443,12 @@ impl FarRun {
                 };
                 ports.far().ask(&wish)?;
             }
-            while let Some(news) = ports.far().news()? {
+            while let Some(news) = ports.far().news(stopped)? {
                 match news {
                     News::Counts(host, counts) => traffic.counted(host, counts),
+                    News::Stopped => return Err(RigError::Stopped),
                     News::Over(mut result) => {
+                        result.lost = result.lost.saturating_add(lost_here(ports)?.saturating_sub(*lost_before));
                         let counts = std::mem::take(&mut result.counts);
                         let fits = traffic.end(std::mem::take(&mut result.reports), counts);
                         *end = Some(result);
@@ -485,6 +494,11 @@ impl FarRun {
         }
         Ok(result)
     }
+}
+
+/// Returns the number of frames from other hosts for which no port of this process has had room.
+fn lost_here(ports: &mut Ports) -> Result<u64, PortError> {
+    (0..ports.len()).map(|port| ports.get(port).counters().map(|counters| counters.receive_drops)).sum()
 }
 
 /// Returns when the trial must have ended on every host.
@@ -577,4 +591,67 @@ fn bound_latency(result: &mut TrialResult, spec: &TrialSpec, end: &FarResult, ea
     result.health.tester_stolen_ns = end.stolen_ns;
     result.health.receive_drops = result.health.receive_drops.saturating_add(end.lost);
     result.health.between_hosts = Some(between);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drophammer_port::memory;
+    use drophammer_wire::MacAddr;
+
+    /// Nobody is there.
+    struct Nobody;
+
+    impl Far for Nobody {
+        fn hosts(&self) -> usize {
+            1
+        }
+
+        fn begin(&mut self, _: &Job, _: &dyn Fn() -> bool) -> Result<Option<Instant>, PortError> {
+            Ok(None)
+        }
+
+        fn ask(&mut self, _: &Wish) -> Result<(), PortError> {
+            Ok(())
+        }
+
+        fn news(&mut self, _: &dyn Fn() -> bool) -> Result<Option<News>, PortError> {
+            Ok(None)
+        }
+
+        fn abandon(&mut self) {}
+
+        fn set_link(&mut self, _: PortIndex, _: bool) -> Result<(), PortError> {
+            Ok(())
+        }
+
+        fn has_carrier(&mut self, _: PortIndex) -> Result<bool, PortError> {
+            Ok(true)
+        }
+
+        fn capture(&mut self, _: PortIndex, _: &CaptureOrder) -> Result<(), PortError> {
+            Ok(())
+        }
+
+        fn captured(&mut self, _: PortIndex) -> Result<Captured, PortError> {
+            unreachable!("nothing is captured")
+        }
+    }
+
+    #[test]
+    fn frames_for_which_this_process_has_no_room_are_lost() {
+        let clock = SystemClock::start();
+        let [end, _] = memory::pair([MacAddr::local(1), MacAddr::local(2)], 1_500, clock);
+        let (mut ports, mut arriving) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let (port, end) = Relayed::new(end.info().clone(), |_| true).unwrap();
+            ports.push(port);
+            arriving.push(end);
+        }
+        let mut ports = Ports::Far(FarPorts { ports, clock, far: Box::new(Nobody) });
+        for (at, more) in [3, 5].into_iter().enumerate() {
+            (0..WAITING + more).for_each(|_| arriving[at].put(Instant(0), &[0; 60]));
+        }
+        assert_eq!(lost_here(&mut ports).unwrap(), 8);
+    }
 }

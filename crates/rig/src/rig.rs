@@ -60,6 +60,9 @@ pub enum RigError {
     /// The reports of hosts have no result.
     #[error("the reports of the other hosts cannot be used: {0}")]
     Reports(String),
+    /// The user stopped before the other hosts had begun, or before their reports were there.
+    #[error("stopped before the other hosts had counted")]
+    Stopped,
     /// A protocol of an emulated device refuses a command.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -427,11 +430,11 @@ impl Rig {
         at: Option<Duration>,
     ) -> Result<(), RigError> {
         let running = self.running.as_ref().ok_or(RigError::NoTraffic)?;
-        match &running.traffic {
-            Course::Here(traffic) => traffic.transmit(which, action, at)?,
-            Course::Far(run) => run.traffic.transmit(which, action, at)?,
-        }
-        Ok(())
+        let live = match &running.traffic {
+            Course::Here(traffic) => traffic.live(),
+            Course::Far(run) => run.traffic.live(),
+        };
+        Ok(live.transmit(which, action, at)?)
     }
 
     /// Returns the start of the last traffic that has ended; `None` if no traffic has ended.

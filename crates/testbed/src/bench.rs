@@ -440,6 +440,7 @@ impl<'a> Bench<'a> {
                         interface: self.facts.ports[0].name.clone(),
                         source: std::io::Error::other(e.to_string()),
                     }),
+                    RigError::Stopped => Failure::Test(TestError::Interrupted),
                     e => Failure::Test(TestError::Failed(e.to_string())),
                 });
             }

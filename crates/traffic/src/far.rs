@@ -18,7 +18,7 @@ use crate::counts::{GroupCounts, LaneCounts, PlaceCounts, Snapshot, sums_by_plac
 use crate::lane_report::{EventReport, LaneReport};
 use crate::live::{Board, Live, Requests};
 use crate::plan::Plan;
-use crate::transmit::{FlowSelect, TransmitAction, TransmitError};
+use crate::transmit::TransmitAction;
 use drophammer_model::quantity::Instant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -98,19 +98,6 @@ impl FarTraffic {
     /// Returns a handle for other threads.
     pub fn live(&self) -> Live {
         Live(self.board.clone())
-    }
-
-    /// Starts, stops, pauses or resumes flows; see [`Live::transmit`].
-    ///
-    /// # Errors
-    /// The errors of [`Live::transmit`].
-    pub fn transmit(
-        &self,
-        which: FlowSelect<'_>,
-        action: TransmitAction,
-        at: Option<Duration>,
-    ) -> Result<(), TransmitError> {
-        self.board.transmit(which, action, at)
     }
 
     /// Records when all hosts start.

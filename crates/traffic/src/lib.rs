@@ -2,8 +2,13 @@
 //!
 //! [`Plan`] prepares a [`drophammer_model::trial::TrialSpec`] before the trial: templates, schedules, state. [`run`]
 //! then drives ports and clock on one thread, [`run_lanes`] on several. From the first to the last frame, neither
-//! allocates nor locks, with two exceptions: a flow's first frame in an unexpected encapsulation allocates counts, and
-//! flows can start and stop ([`Live::transmit`]).
+//! allocates nor locks, except in these rare cases:
+//!
+//! - The first frame of a flow with each deviation, and the first frame in each wrong place, allocate counts.
+//! - Another thread starts or stops flows ([`Live::transmit`]), switches a link, or asks for all counts
+//!   ([`Live::snapshot`]).
+//! - With more than 1,310 groups (times lanes), long latencies allocate their counts. So does a latency that is counted
+//!   2^32 times.
 //!
 //! # Trials
 //!

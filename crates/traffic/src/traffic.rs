@@ -7,7 +7,6 @@ use crate::lane_report::{LaneReport, Refusals};
 use crate::lanes::{Common, Lane, LaneError, Share, lane_ports, message};
 use crate::live::{Board, Live};
 use crate::plan::{Layout, Part, Plan};
-use crate::transmit::{FlowSelect, TransmitAction, TransmitError};
 use drophammer_model::quantity::Instant;
 use drophammer_model::trial::{Bin, PortIndex};
 use drophammer_port::{Clock, Port, PortError, SystemClock};
@@ -89,19 +88,6 @@ impl Traffic {
     /// Returns a handle for other threads.
     pub fn live(&self) -> Live {
         Live(self.board.clone())
-    }
-
-    /// Starts, stops, pauses or resumes flows; see [`Live::transmit`].
-    ///
-    /// # Errors
-    /// The errors of [`Live::transmit`].
-    pub fn transmit(
-        &self,
-        which: FlowSelect<'_>,
-        action: TransmitAction,
-        at: Option<Duration>,
-    ) -> Result<(), TransmitError> {
-        self.board.transmit(which, action, at)
     }
 
     /// True once all frames are sent and accounted for, the drain is over, or somebody ended the traffic.

@@ -7,6 +7,7 @@ use crate::bench::{
 };
 use crate::{bounded, slow, twice};
 use drophammer_model::trial::GroupCounts;
+use drophammer_rig::RigError;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,29 @@ pub fn agent_killed() -> Checked {
         whole(&mut bench)?;
     }
     Ok(())
+}
+
+/// The user stops while a trial waits for a host that is gone.
+pub fn user_stops() -> Checked {
+    let bed = Bed::up()?;
+    let _first = agent(&bed, "host1", "t0", &[])?;
+    let mut second = agent(&bed, "host2", "t1", &[])?;
+    let mut bench = rig(&bed, "tester")?;
+    second.0.kill().and_then(|()| second.0.wait()).map_err(|e| e.to_string())?;
+    bench.start(&spec(DURATION))?;
+    let begun = Instant::now();
+    let ended = bench.rig.finish(&|| begun.elapsed() > Duration::from_secs(1));
+    ensure(matches!(ended, Err(RigError::Stopped)), format!("{ended:?}"))?;
+    // It would wait 45 s for the host.
+    ensure(begun.elapsed() < Duration::from_secs(20), format!("stopped after {:?}", begun.elapsed()))?;
+    drop(bench);
+    let _second = agent(&bed, "host2", "t1", &[])?;
+    let mut next = None;
+    until("the ports are free", || {
+        next = rig(&bed, "the next").ok();
+        next.is_some()
+    })?;
+    whole(next.as_mut().ok_or("no rig")?)
 }
 
 /// The server is stopped, as if the network were cut: for half a second, for five seconds, and for good.

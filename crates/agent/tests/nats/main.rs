@@ -41,6 +41,8 @@ fn main() -> ExitCode {
         case("hosts_and_controllers_that_wait_sleep", idle),
         case("captured_frames_come_through_the_object_store_and_lost_ones_are_told", captures::whole_and_deleted),
         case("a_link_is_switched_in_the_middle_of_a_trial", captures::links),
+        case("a_link_that_a_killed_agent_left_down_comes_up_at_its_next_start", captures::left_down),
+        case("a_user_who_stops_is_heard_while_a_trial_waits_for_a_host", faults::user_stops),
         case("four_hosts_in_a_full_mesh_count_every_frame", mesh::four),
         case("messages_that_come_twice_or_late_change_nothing", faults::messages_repeated).long(),
         case("a_slow_network_makes_times_uncertain_and_loses_nothing", faults::slow_network).long(),
@@ -156,8 +158,8 @@ fn live() -> Checked {
     ensure(seen.len() == 2, format!("{seen:?}"))?;
     let grows = seen.windows(2).all(|pair| pair[0].offered <= pair[1].offered && pair[0].elapsed < pair[1].elapsed);
     ensure(grows && seen.iter().all(|totals| totals.offered <= result.offered()), format!("{seen:?}"))?;
-    // Frames that will never be due do not count as intended.
-    ensure(result.lost() == 0 && result.offered() < 100_000, format!("{:?}", result.groups))
+    // Frames that will never be due do not count as intended: there would be 2,400,000.
+    ensure(result.lost() == 0 && result.offered() < 1_000_000, format!("{:?}", result.groups))
 }
 
 /// Returns the processor time of a process.

@@ -76,7 +76,8 @@ fn until(rig: &mut Rig, what: &str, mut seen: impl FnMut(&mut Rig, &Event) -> bo
 
 #[test]
 fn traffic_that_nobody_ends_goes_on_beside_sessions() {
-    goes_on_beside_sessions(rig());
+    // One thread reads as much as it sends.
+    assert_eq!(goes_on_beside_sessions(rig()).health.unsent, 0);
 }
 
 #[test]
@@ -84,7 +85,7 @@ fn traffic_goes_on_beside_sessions_where_two_threads_share_the_queues_of_each_po
     goes_on_beside_sessions(rig_of(2, 2));
 }
 
-fn goes_on_beside_sessions(mut rig: Rig) {
+fn goes_on_beside_sessions(mut rig: Rig) -> TrialResult {
     let mut keys = TrialKeys::new(9);
     let live = rig.start_traffic(&both_ways(CONTINUOUS), &timing(&mut keys), vec![]).unwrap();
     assert!(matches!(rig.start_traffic(&both_ways(LONG), &timing(&mut keys), vec![]), Err(RigError::Busy)));
@@ -144,7 +145,8 @@ fn goes_on_beside_sessions(mut rig: Rig) {
         result.is_some()
     });
     let result = result.unwrap();
-    assert_eq!((result.intended(), result.health.unsent), (result.offered(), 0));
+    // A ring in memory may have refused some while a thread did not get its processor.
+    assert_eq!(result.intended(), result.offered() + result.health.unsent);
     assert_eq!(result.offered(), result.received() + result.sum(|g| g.refused), "the links lose only what they refuse");
     assert!(!rig.has_traffic() && rig.metrics().traffic.is_none());
     rig.protocols(Select::These(&[0]), Action::Stop);
@@ -153,6 +155,7 @@ fn goes_on_beside_sessions(mut rig: Rig) {
         down += u32::from(matches!(event, Event::SessionDown(..)));
         down == 2
     });
+    *result
 }
 
 #[test]
@@ -214,11 +217,15 @@ fn counts_before_and_at_the_end_are_those_of_the_result() {
         let spec = TrialSpec { bin_s: Some(0.001), ..both_ways(CONTINUOUS) };
         let live = rig.start_traffic(&spec, &timing(&mut keys), vec![]).unwrap();
         let end = rig.now() + LONG;
-        while rig.metrics().traffic.unwrap().sum(|flow| flow.received.frames) < 1_000 {
-            assert!(rig.now() < end, "nothing arrives");
+        let few = |rig: &mut Rig| {
+            let flows = rig.metrics().traffic.unwrap().flows;
+            [0, 1].iter().any(|flow| flows.get(flow).is_none_or(|counts| counts.received.frames < 1_000))
+        };
+        while few(&mut rig) {
+            assert!(rig.now() < end, "too few arrive");
             rig.drive(rig.now() + Duration::from_millis(10), &|| false).unwrap();
         }
-        // At 10,000 frames per second, the first ten bins are complete by far.
+        // At 10,000 frames per second, the first ten bins of each flow are complete by far.
         let bins = rig.bins(1, 0..10);
         let (late, all) = rig.late_departures(1).unwrap();
         assert!(late <= all && all >= bins.iter().map(|bin| bin.offered).sum::<u64>());

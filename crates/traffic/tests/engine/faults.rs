@@ -11,6 +11,17 @@ fn all_took(result: &TrialResult, ns: u64) {
     assert_eq!((l.min_ns, l.mean_ns, l.max_ns, l.percentile(50.0)), (ns, ns as f64, ns, Some(ns)));
 }
 
+/// A wire that loses these frames.
+fn losing(
+    lost: impl Fn(&Offered<'_>) -> bool + Clone + 'static,
+) -> impl FnMut(&Offered<'_>, &mut Vec<Out>) + Clone + 'static {
+    move |f, out| {
+        if !lost(f) {
+            out.push(f.on(DELAY));
+        }
+    }
+}
+
 #[test]
 fn a_wire_loses_nothing_and_takes_its_delay() {
     run_both(
@@ -26,75 +37,47 @@ fn a_wire_loses_nothing_and_takes_its_delay() {
 
 #[test]
 fn dropped_frames_are_lost_and_the_last_of_them_is_known() {
-    run_both(
-        |f, out| {
-            if !f.nth(7) {
-                out.push(f.on(DELAY));
-            }
-        },
-        |result, mut expected, _| {
-            let lost = N / 7;
-            expected.received -= lost;
-            expected.lost = lost;
-            expected.received_bytes -= lost * 128;
-            // After each gap, one frame does not follow its predecessor.
-            expected.in_sequence = N - 2 * lost;
-            expected.last_loss_ns = Some((lost * 7 - 1) * SECOND / N);
-            assert_eq!(result.groups, [expected]);
-            all_took(result, DELAY);
-        },
-    );
+    run_both(losing(|f| f.nth(7)), |result, mut expected, _| {
+        let lost = N / 7;
+        expected.received -= lost;
+        expected.lost = lost;
+        expected.received_bytes -= lost * 128;
+        // After each gap, one frame does not follow its predecessor.
+        expected.in_sequence = N - 2 * lost;
+        expected.last_loss_ns = Some((lost * 7 - 1) * SECOND / N);
+        assert_eq!(result.groups, [expected]);
+        all_took(result, DELAY);
+    });
 }
 
 #[test]
 fn lost_frames_are_episodes_of_their_departures() {
     // Every other frame from 500 to 999; frames 1,500, 1,510 and 1,521 (frames leave every 0.2 ms); and the last.
     let lost = |n: u64| (500..1_000).contains(&n) && n.is_multiple_of(2) || [1_500, 1_510, 1_521, N - 1].contains(&n);
-    run_both(
-        move |f, out| {
-            if !lost(f.number - 1) {
-                out.push(f.on(DELAY));
-            }
-        },
-        |result, _, _| {
-            let at = |n: u64| n * SECOND / N;
-            let episode =
-                |from, to, lost| LossEpisode { from_ns: at(from), to_ns: at(to), lost, flows: 1, groups: vec![0] };
-            let episodes = vec![
-                episode(500, 998, 250),
-                episode(1_500, 1_510, 2),
-                episode(1_521, 1_521, 1),
-                episode(N - 1, N - 1, 1),
-            ];
-            assert_eq!(result.losses, Losses { within_ns: 2 * MS, episodes });
-        },
-    );
+    run_both(losing(move |f| lost(f.number - 1)), |result, _, _| {
+        let at = |n: u64| n * SECOND / N;
+        let episode =
+            |from, to, lost| LossEpisode { from_ns: at(from), to_ns: at(to), lost, flows: 1, groups: vec![0] };
+        let episodes =
+            vec![episode(500, 998, 250), episode(1_500, 1_510, 2), episode(1_521, 1_521, 1), episode(N - 1, N - 1, 1)];
+        assert_eq!(result.losses, Losses { within_ns: 2 * MS, episodes });
+    });
 }
 
 #[test]
 fn more_episodes_than_are_kept_are_joined() {
     // 250 losses, one every 4 ms: at double the distance they are one episode.
-    run_both(
-        |f, out| {
-            if !f.nth(20) {
-                out.push(f.on(DELAY));
-            }
-        },
-        |result, _, _| {
-            let [only] = &result.losses.episodes[..] else { panic!("{:?}", result.losses) };
-            assert_eq!((only.from_ns, only.to_ns, only.lost), (19 * SECOND / N, (N - 1) * SECOND / N, 250));
-            assert_eq!(result.losses.within_ns, 4 * MS);
-        },
-    );
+    run_both(losing(|f| f.nth(20)), |result, _, _| {
+        let [only] = &result.losses.episodes[..] else { panic!("{:?}", result.losses) };
+        assert_eq!((only.from_ns, only.to_ns, only.lost), (19 * SECOND / N, (N - 1) * SECOND / N, 250));
+        assert_eq!(result.losses.within_ns, 4 * MS);
+    });
 }
 
 #[test]
 fn slow_frames_lost_one_after_the_other_are_one_episode() {
-    let mut bench = Bench::new(2, |f, out| {
-        if !(Duration::from_millis(300)..Duration::from_millis(500)).contains(&Duration::from_nanos(f.at.0)) {
-            out.push(f.on(DELAY));
-        }
-    });
+    let lost = Duration::from_millis(300)..Duration::from_millis(500);
+    let mut bench = Bench::new(2, losing(move |f| lost.contains(&Duration::from_nanos(f.at.0))));
     let result = bench.run(&one("128", Family::Ipv4, 100.0));
     let [only] = &result.losses.episodes[..] else { panic!("{:?}", result.losses) };
     assert_eq!((only.to_ns - only.from_ns, only.lost), (190 * MS, 20));

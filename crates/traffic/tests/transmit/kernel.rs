@@ -53,11 +53,11 @@ fn the_kernel_makes_all_frames_of_a_port_or_none() {
         bench.ports = bench.ports.into_iter().map(in_kernel).collect();
         let mut traffic = on_queues(&two(true), 1);
         if told_before {
-            traffic.transmit(FlowSelect::Groups(&["b"]), Stop, Some(ms(2))).unwrap();
+            traffic.live().transmit(FlowSelect::Groups(&["b"]), Stop, Some(ms(2))).unwrap();
         }
         drive(&mut bench, &mut traffic, LEAD + MS);
         assert_eq!(*prepared.borrow(), u32::from(!told_before));
-        let told = traffic.transmit(FlowSelect::Groups(&["a"]), Pause, None);
+        let told = traffic.live().transmit(FlowSelect::Groups(&["a"]), Pause, None);
         if told_before {
             // Then the kernel does not generate the frames, and flows can be stopped at any time.
             assert_eq!(told, Ok(()));

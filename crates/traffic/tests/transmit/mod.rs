@@ -110,15 +110,15 @@ fn a_flow_that_is_stopped_leaves_its_places_empty() {
         let groups = FlowSelect::Groups(&["a"]);
         if timed {
             // In any order, and before the start.
-            traffic.transmit(groups, Start, Some(ms(2))).unwrap();
-            traffic.transmit(groups, Stop, Some(ms(1))).unwrap();
+            traffic.live().transmit(groups, Start, Some(ms(2))).unwrap();
+            traffic.live().transmit(groups, Stop, Some(ms(1))).unwrap();
         } else {
             drive(&mut bench, &mut traffic, LEAD + MS);
-            traffic.transmit(groups, Stop, None).unwrap();
+            traffic.live().transmit(groups, Stop, None).unwrap();
             drive(&mut bench, &mut traffic, LEAD + 2 * MS);
             assert_eq!(traffic.snapshot(bench.clock.now()).flows[&0].transmit, Transmit::Stopped);
             assert_eq!(traffic.snapshot(bench.clock.now()).flows[&1].transmit, Transmit::Started);
-            traffic.transmit(FlowSelect::Flows(&[0]), Start, None).unwrap();
+            traffic.live().transmit(FlowSelect::Flows(&[0]), Start, None).unwrap();
         }
         drive(&mut bench, &mut traffic, u64::MAX);
         let result = merge(&traffic.reports());
@@ -148,17 +148,17 @@ fn what_is_paused_is_resumed_and_what_is_stopped_is_not() {
         traffic.snapshot(bench.clock.now()).flows.values().map(|f| f.transmit).collect::<Vec<_>>()
     };
     // Stopped from the beginning.
-    traffic.transmit(FlowSelect::Groups(&["b"]), Stop, None).unwrap();
+    traffic.live().transmit(FlowSelect::Groups(&["b"]), Stop, None).unwrap();
     drive(&mut bench, &mut traffic, LEAD + MS);
     assert_eq!(states(&mut traffic, &bench), [Transmit::Started, Transmit::Stopped]);
-    traffic.transmit(FlowSelect::All, Pause, None).unwrap();
+    traffic.live().transmit(FlowSelect::All, Pause, None).unwrap();
     drive(&mut bench, &mut traffic, LEAD + 3 * MS);
     assert_eq!(states(&mut traffic, &bench), [Transmit::Paused, Transmit::Stopped]);
     assert_eq!(notes.borrow().len(), 100);
-    traffic.transmit(FlowSelect::All, Resume, None).unwrap();
+    traffic.live().transmit(FlowSelect::All, Resume, None).unwrap();
     drive(&mut bench, &mut traffic, LEAD + 4 * MS);
     assert_eq!(states(&mut traffic, &bench), [Transmit::Started, Transmit::Stopped]);
-    traffic.transmit(FlowSelect::Flows(&[1]), Start, None).unwrap();
+    traffic.live().transmit(FlowSelect::Flows(&[1]), Start, None).unwrap();
     drive(&mut bench, &mut traffic, LEAD + 5 * MS);
     assert_eq!(states(&mut traffic, &bench), [Transmit::Started, Transmit::Started]);
     traffic.live().end_sending();
@@ -191,9 +191,9 @@ fn a_backlog_that_is_dropped_never_leaves_and_that_of_other_flows_does() {
             bench.clock.wait(Instant(LEAD + 2 * MS));
         }
         let first = FlowSelect::Flows(&[0]);
-        traffic.transmit(first, Stop, None).unwrap();
-        traffic.transmit(if all { FlowSelect::All } else { first }, DropBacklog, None).unwrap();
-        traffic.transmit(first, Start, Some(ms(10))).unwrap();
+        traffic.live().transmit(first, Stop, None).unwrap();
+        traffic.live().transmit(if all { FlowSelect::All } else { first }, DropBacklog, None).unwrap();
+        traffic.live().transmit(first, Start, Some(ms(10))).unwrap();
         drive(&mut bench, &mut traffic, u64::MAX);
         let case = format!("shared {shared}, all {all}");
         assert_eq!(traffic.handed_over(), sent, "{case}");
@@ -213,14 +213,14 @@ fn a_flow_that_nobody_starts_ends_with_its_schedule() {
     for queues in [1, 2] {
         let (mut bench, notes) = joined(queues, u64::MAX);
         let mut traffic = on_queues(&two(true), queues);
-        traffic.transmit(FlowSelect::All, Stop, None).unwrap();
+        traffic.live().transmit(FlowSelect::All, Stop, None).unwrap();
         drive(&mut bench, &mut traffic, LEAD + 3 * MS);
         assert!(!traffic.is_over(), "somebody may start it");
         drive(&mut bench, &mut traffic, u64::MAX);
         assert!(traffic.is_over() && notes.borrow().is_empty());
         let result = merge(&traffic.reports());
         assert_eq!((result.intended(), result.offered(), result.health.unsent), (0, 0, 0));
-        assert_eq!(traffic.transmit(FlowSelect::All, Start, None), Err(TransmitError::Over));
+        assert_eq!(traffic.live().transmit(FlowSelect::All, Start, None), Err(TransmitError::Over));
     }
 }
 
@@ -228,9 +228,9 @@ fn a_flow_that_nobody_starts_ends_with_its_schedule() {
 fn flows_that_are_not_there_are_refused() {
     let (mut bench, _) = joined(1, u64::MAX);
     let mut traffic = on_queues(&two(true), 1);
-    let error = traffic.transmit(FlowSelect::Flows(&[0, 2]), Stop, None).unwrap_err().to_string();
+    let error = traffic.live().transmit(FlowSelect::Flows(&[0, 2]), Stop, None).unwrap_err().to_string();
     assert_eq!(error, "there is no flow 2; the traffic has 2 flows, numbered from 0");
-    let error = traffic.transmit(FlowSelect::Groups(&["a", "c"]), Stop, None).unwrap_err().to_string();
+    let error = traffic.live().transmit(FlowSelect::Groups(&["a", "c"]), Stop, None).unwrap_err().to_string();
     assert_eq!(error, "there is no group `c` of flows; there are a, b");
     drive(&mut bench, &mut traffic, u64::MAX);
     let result = merge(&traffic.reports());
@@ -244,8 +244,8 @@ fn the_most_that_ports_take_can_be_paused() {
     let load = Load::Maximum { limit_pps: 100_000.0 };
     let spec = spec("64", vec![flow("a", 0, 1, Family::Ipv4, 5, 1.0)], load, 0.004);
     let mut traffic = on_queues(&spec, 1);
-    traffic.transmit(FlowSelect::All, Pause, Some(ms(1))).unwrap();
-    traffic.transmit(FlowSelect::All, Resume, Some(ms(3))).unwrap();
+    traffic.live().transmit(FlowSelect::All, Pause, Some(ms(1))).unwrap();
+    traffic.live().transmit(FlowSelect::All, Resume, Some(ms(3))).unwrap();
     drive(&mut bench, &mut traffic, u64::MAX);
     assert!(notes.borrow().iter().all(|(at, _)| !(MS..3 * MS).contains(at)));
     whole(&merge(&traffic.reports()), 0, 200);
@@ -351,12 +351,13 @@ fn carried_out(spec: &TrialSpec, queues: usize, lose: u64, commands: &[Told]) ->
     let mut commands = commands.to_vec();
     commands.sort_by_key(|told| told.at_ns);
     for told in commands.iter().filter(|told| told.timed) {
-        traffic.transmit(FlowSelect::Flows(&told.flows), told.action, Some(Duration::from_nanos(told.at_ns))).unwrap();
+        let at = Some(Duration::from_nanos(told.at_ns));
+        traffic.live().transmit(FlowSelect::Flows(&told.flows), told.action, at).unwrap();
     }
     for told in commands.iter().filter(|told| !told.timed) {
         drive(&mut bench, &mut traffic, LEAD + told.at_ns);
         if !traffic.is_over() {
-            traffic.transmit(FlowSelect::Flows(&told.flows), told.action, None).unwrap();
+            traffic.live().transmit(FlowSelect::Flows(&told.flows), told.action, None).unwrap();
         }
     }
     drive(&mut bench, &mut traffic, u64::MAX);

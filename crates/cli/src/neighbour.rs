@@ -91,8 +91,9 @@ impl Link {
     }
 }
 
-/// Runs `job` on the link until Ctrl-C or the end of `--for`.
-fn run(args: &NeighbourLink, link: Link, job: Job) -> Ended {
+/// Runs the job on its link until Ctrl-C or the end of `--for`. `read` is what the command line says.
+fn run(args: &NeighbourLink, read: Result<(Link, Job), String>) -> Ended {
+    let (link, job) = read.map_err(Failure::usage)?;
     let stop = stop_flag()?;
     let backend = usable_backend(&args.backend)?;
     refuse_in_use(&args.interface).map_err(Failure::environment)?;

@@ -5,9 +5,9 @@ use crate::format::{DASH, number};
 use crate::grid::{self, Grid};
 use crate::grouped;
 use crate::rank::Ranked;
-use crate::view::{MergedRow, Section, Standing, View};
+use crate::view::{Section, Standing, View};
 use drophammer_judge::distinct;
-use drophammer_model::outcome::Cell;
+use drophammer_model::outcome::{Cell, Row};
 use drophammer_model::record::TestStatus;
 
 /// Heading of the places by test.
@@ -200,12 +200,17 @@ fn is_price(name: &str) -> bool {
 
 /// A price divided by the DUT's highest throughput, summed over its sending ports, in millions of frames per second:
 /// for a router that forwards two million per second, `86,000 USD` becomes `43,000 USD`. An upper bound (`≤`) if the
-/// tester was the limit.
+/// DUT may be faster. A rate that is refuted or doubtful in any round is marked.
 fn per_rate(view: &View, dut: usize, price: &Option<String>) -> Option<String> {
     let (before, amount, after) = amount(price.as_ref()?)?;
-    let (pps, limited) = highest(view, dut)?;
-    let bound = if limited { "\u{2264} " } else { "" };
-    Some(format!("{bound}{before}{}{after}", number(amount / (pps / 1e6), "")))
+    let (pps, row) = highest(view, dut)?;
+    let (bound, mark) = match (row.is_refuted(), row.is_doubtful(), row.is_limited()) {
+        (true, ..) => ("", " (refuted)"),
+        (_, true, _) => ("\u{2264} ", " (doubtful)"),
+        (.., true) => ("\u{2264} ", ""),
+        (false, false, false) => ("", ""),
+    };
+    Some(format!("{bound}{before}{}{after}{mark}", number(amount / (pps / 1e6), "")))
 }
 
 /// Splits a price such as `USD 86,000` into the text before, the number, and the text after. `None` if the number is
@@ -244,18 +249,15 @@ fn grouped_number(text: &str) -> Option<f64> {
     format!("{}.{fraction}", whole.replace([',', '_'], "")).parse().ok()
 }
 
-/// Highest throughput of a DUT over all patterns of the run, summed over its sending ports, in frames per second, without
-/// rows that are refuted or doubtful. Also returns true if it is a bound.
-fn highest(view: &View, dut: usize) -> Option<(f64, bool)> {
+/// Highest throughput of a DUT over all patterns of the run, summed over its sending ports, in frames per second, and
+/// its row.
+fn highest<'a>(view: &View<'a>, dut: usize) -> Option<(f64, &'a Row)> {
     let tables = view.sections.iter().flat_map(|section| &section.tables).filter(|table| table.key == "throughput");
     let rates = tables.flat_map(|table| {
         let at = table.columns.iter().position(|column| column.key == "aggregate_pps");
-        let is_own = move |row: &MergedRow| row.dut == dut && !row.row.is_refuted() && !row.row.is_doubtful();
-        table.rows.iter().filter(move |row| is_own(row)).filter_map(move |row| match row.cells.get(at?)? {
-            Cell::Number(pps) if *pps > 0.0 => {
-                let limited = row.marks.iter().any(|mark| mark.contains("limited"));
-                Some((*pps, limited))
-            }
+        let own = table.rows.iter().filter(move |row| row.dut == dut);
+        own.filter_map(move |row| match row.cells.get(at?)? {
+            Cell::Number(pps) if *pps > 0.0 => Some((*pps, row.row)),
             _ => None,
         })
     });

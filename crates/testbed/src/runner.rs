@@ -447,7 +447,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
             return match e {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
-                e => Ok(Some(Problem::of(&e, e.to_string()))),
+                e => Ok(Some(Problem::of(&e, e.reason()))),
             };
         }
         let on_host = placement == Some(Placement::Host);
@@ -456,7 +456,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
                 TestError::Interrupted => Err(RunError::Interrupted),
                 TestError::Store(e) => Err(RunError::Store(e)),
                 e => {
-                    let why = format!("the load that the tester can offer could not be measured: {e}");
+                    let why = format!("the load that the tester can offer could not be measured: {}", e.reason());
                     Ok(Some(Problem::of(&e, why)))
                 }
             };
@@ -519,7 +519,7 @@ impl<'a, 'l> Runner<'_, 'a, 'l> {
                 Ok(()) => {}
                 Err(TestError::Store(e)) => return Err(RunError::Store(e)),
                 Err(e) => {
-                    let why = format!("filters, classes or links could not be restored after a test: {e}");
+                    let why = format!("filters, classes or links could not be restored after a test: {}", e.reason());
                     return Ok(Some(Problem::of(&e, why)));
                 }
             }

@@ -87,6 +87,10 @@ impl Metrics {
                 if event["dut"] == TESTER || !self.of_suite.contains(&test) {
                     return;
                 }
+                // A skipped test has not run. If another router failed a joint test, that router's event counts.
+                if event["status"] == "skipped" {
+                    return;
+                }
                 let key = format!("{test} {} {}", event["id"], event["round"]);
                 if event["joint"] == Value::Bool(true) && !self.joint.insert(key) {
                     return;
@@ -117,7 +121,7 @@ impl Metrics {
         metric("running", "gauge", "What is being tested.", &[(labels.as_str(), 1.0)]);
         metric("tests", "gauge", "Tests of the run, over all routers and rounds.", &[("", self.tests as f64)]);
         metric("test_number", "gauge", "Tests that have begun.", &[("", self.begun as f64)]);
-        metric("tests_ended_total", "counter", "Tests that have ended.", &[("", self.ended as f64)]);
+        metric("tests_ended_total", "counter", "Tests that have run to an end.", &[("", self.ended as f64)]);
         metric("tests_failed_total", "counter", "Tests that failed or were spoilt.", &[("", self.failed as f64)]);
         let trials = [("{valid=\"true\"}", self.valid as f64), ("{valid=\"false\"}", self.invalid as f64)];
         metric("trials_total", "counter", "Trials; those that are not valid were spoilt by the tester.", &trials);
@@ -200,16 +204,27 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_does_not_apply_or_was_stopped_has_not_failed() {
+    fn a_skipped_test_has_not_ended_and_one_that_was_stopped_has_not_failed() {
         let mut metrics = Metrics::default();
         metrics.note(&json!({"event": "started", "tests": ["throughput"]}));
         for status in ["completed", "skipped", "failed", "unfit", "interrupted"] {
             metrics.note(&json!({"event": "test_ended", "dut": "a", "test": "throughput", "status": status}));
         }
         let text = metrics.text();
-        for line in ["drophammer_tests_ended_total 5", "drophammer_tests_failed_total 2"] {
+        for line in ["drophammer_tests_ended_total 4", "drophammer_tests_failed_total 2"] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }
+    }
+
+    #[test]
+    fn a_joint_test_that_one_router_failed_has_ended_and_failed() {
+        let mut metrics = Metrics::default();
+        metrics.note(&json!({"event": "started", "tests": ["head_to_head"]}));
+        for (dut, status) in [("a", "skipped"), ("b", "failed")] {
+            let ended = json!({"event": "test_ended", "dut": dut, "test": "head_to_head", "round": 1, "joint": true, "status": status});
+            metrics.note(&ended);
+        }
+        assert_eq!((metrics.ended, metrics.failed), (1, 1));
     }
 
     #[test]

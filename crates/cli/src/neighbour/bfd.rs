@@ -1,16 +1,15 @@
 //! `drophammer bfd`.
 
 use super::{Job, Link, run as run_job};
+use crate::Ended;
 use crate::args::BfdArgs;
-use crate::{Ended, Failure};
 use drophammer_model::quantity::show_duration;
 use drophammer_rig::ProtocolConfig;
 use drophammer_rig::bfd::{self, SessionConfig};
 
 /// `drophammer bfd`.
 pub fn run(args: &BfdArgs) -> Ended {
-    let (link, job) = read(args).map_err(Failure::usage)?;
-    run_job(&args.link, link, job)
+    run_job(&args.link, read(args))
 }
 
 fn read(args: &BfdArgs) -> Result<(Link, Job), String> {

@@ -1,16 +1,15 @@
 //! `drophammer ldp`.
 
 use super::{Job, Link, run as run_job};
+use crate::Ended;
 use crate::args::LdpArgs;
-use crate::{Ended, Failure};
 use drophammer_model::quantity::group_digits;
 use drophammer_rig::ldp::{self, AdvertisedFecs, FecRange, LabelPattern, LdpCommand, LsrConfig};
 use drophammer_rig::{Command, ProtocolConfig};
 
 /// `drophammer ldp`.
 pub fn run(args: &LdpArgs) -> Ended {
-    let (link, job) = read(args).map_err(Failure::usage)?;
-    run_job(&args.link, link, job)
+    run_job(&args.link, read(args))
 }
 
 fn read(args: &LdpArgs) -> Result<(Link, Job), String> {

@@ -1,10 +1,10 @@
 //! `drophammer ospf`.
 
 use super::{Job, Link, run as run_job};
+use crate::Ended;
 use crate::args::{OspfArgs, OspfNetwork};
 use crate::clock::seconds_since_1970;
 use crate::key_file;
-use crate::{Ended, Failure};
 use drophammer_model::quantity::{group_digits, show_duration};
 use drophammer_rig::ProtocolConfig;
 use drophammer_rig::ospf::{self, Externals, NetworkType, Networks, OspfConfig, Secret, Shape, Topology};
@@ -20,8 +20,7 @@ const LONGEST_KEY: usize = 16;
 
 /// `drophammer ospf`.
 pub fn run(args: &OspfArgs) -> Ended {
-    let (link, job) = read(args).map_err(Failure::usage)?;
-    run_job(&args.link, link, job)
+    run_job(&args.link, read(args))
 }
 
 fn read(args: &OspfArgs) -> Result<(Link, Job), String> {

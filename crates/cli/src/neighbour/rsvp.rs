@@ -1,8 +1,8 @@
 //! `drophammer rsvp`.
 
 use super::{Job, Link, run as run_job};
+use crate::Ended;
 use crate::args::RsvpArgs;
-use crate::{Ended, Failure};
 use drophammer_model::quantity::group_digits;
 use drophammer_rig::rsvp::{
     self, HelloConfig, IngressRange, LspRange, Pace, RefreshReduction, RouteHop, RsvpCommand, RsvpConfig,
@@ -11,8 +11,7 @@ use drophammer_rig::{Command, ProtocolConfig};
 
 /// `drophammer rsvp`.
 pub fn run(args: &RsvpArgs) -> Ended {
-    let (link, job) = read(args).map_err(Failure::usage)?;
-    run_job(&args.link, link, job)
+    run_job(&args.link, read(args))
 }
 
 fn read(args: &RsvpArgs) -> Result<(Link, Job), String> {

@@ -62,8 +62,7 @@ const CALM: Param<Percent> =
 const TOLERANCE: Param<Percent> =
     Param::fixed("tolerance", "1", "error of a share, in percentage points, from which it counts as wrong");
 const QUEUE: Param<u32> = Param::fixed("queue", "256", "queue length of each class, in frames");
-const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "2 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+const TRIAL_DURATION: Param<Duration> = trial_of_60_s("2 s");
 
 /// Seconds until links are down and frames take other paths, plus the seconds until the links are up again, for
 /// estimates.

@@ -61,8 +61,7 @@ const HOP_BY_HOP_LOADS: Param<Vec<Percent>> = Param::fixed(
     "[1, 10, 50]",
     "loads of packets with hop-by-hop options, in % of line rate (RFC 5180 section 5.3)",
 );
-const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+const TRIAL_DURATION: Param<Duration> = trial_of_60_s("1 s");
 
 const SHARE: FigureSpec = FigureSpec::higher(
     "extension_headers_{size}_{headers}_percent",

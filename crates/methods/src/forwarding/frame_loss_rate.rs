@@ -14,8 +14,7 @@ const STEP: Param<Percent> = Param::new(
     "10",
     "step between loads, in % of the highest load (RFC 2544 section 26.3: at most 10 %), 0.1 or more",
 );
-const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "500 ms", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+const TRIAL_DURATION: Param<Duration> = trial_of_60_s("500 ms");
 
 const LOSS: FigureSpec =
     FigureSpec::lower_by_difference("frame_loss_{size}_percent", "%", "share of frames lost at the highest load in %")

@@ -10,6 +10,7 @@ use crate::kit::prelude::*;
 use crate::lossy::Lossy;
 use crate::{modifiers, routed};
 use drophammer_model::latency::PERCENTILES;
+use drophammer_model::trial::GroupCounts;
 use ipdv::IPDV;
 
 /// The test.
@@ -98,8 +99,8 @@ struct Figures {
 impl Figures {
     /// `None` when nothing arrived.
     fn of(results: &[TrialResult], group: &str) -> Option<Self> {
-        let all = results.iter().flat_map(|r| r.groups.iter().filter(|g| g.group == group));
-        let all: Vec<_> = all.map(|g| &g.latency).filter(|l| l.frames > 0).collect();
+        let all = groups_named(results, group).map(|g| &g.latency);
+        let all: Vec<_> = all.filter(|l| l.frames > 0).collect();
         let us = |ns: u64| ns as f64 / 1e3;
         let medians = PERCENTILES.iter().filter_map(|p| {
             let values: Vec<f64> = all.iter().filter_map(|l| l.percentile(*p)).map(us).collect();
@@ -299,11 +300,16 @@ fn prepare(outcome: &mut Outcome, loads: &[f64], compare_at: Option<FrameRate>) 
     note(outcome, "Loads are frames per second per sending port.");
 }
 
+/// The counts of one group in all these trials.
+fn groups_named<'r>(results: &'r [TrialResult], name: &str) -> impl Iterator<Item = &'r GroupCounts> {
+    results.iter().flat_map(|result| &result.groups).filter(move |group| group.group == name)
+}
+
 fn write(outcome: &mut Outcome, pattern: &Pattern, step: &Step, results: &[TrialResult], x: f64, marks: &[String]) {
     let Some(first) = results.first() else { return };
     let offered = mean(&results.iter().map(|r| r.offered_load().pps()).collect::<Vec<_>>());
     for group in first.groups.iter().map(|g| g.group.clone()) {
-        let counts: Vec<_> = results.iter().flat_map(|r| r.groups.iter().filter(|g| g.group == group)).collect();
+        let counts: Vec<_> = groups_named(results, &group).collect();
         let sent: u64 = counts.iter().map(|g| g.offered).sum();
         let lost: u64 = counts.iter().map(|g| g.lost).sum();
         let figures = Figures::of(results, &group);

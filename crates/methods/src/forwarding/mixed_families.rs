@@ -23,8 +23,7 @@ const IPV6_SHARES: Param<Vec<Percent>> = Param::new(
 );
 const LATENCY_LOAD: Param<Percent> =
     Param::fixed("latency_load", "98", "load of the trials for latency and order, in % of the throughput");
-const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+const TRIAL_DURATION: Param<Duration> = trial_of_60_s("1 s");
 
 const THROUGHPUT: FigureSpec = FigureSpec::higher(
     "mixed_{size}_{share}_throughput_pps",

@@ -17,8 +17,7 @@ pub struct Overload;
 
 const EXCESS: Param<Percent> =
     Param::fixed("excess", "25", "load above the throughput in % of it (Bradner 1989: 25 %)");
-const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "1 s", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+const TRIAL_DURATION: Param<Duration> = trial_of_60_s("1 s");
 pub(crate) const MANAGEMENT: Param<Vec<Question>> = Param::fixed(
     "management",
     "[ping]",

@@ -47,8 +47,7 @@ const LOAD_OF: Param<Of> = Param::fixed(
     "highest",
     "reference for `loads`: line rate, highest load (line rate, or what the tester can offer), throughput",
 );
-const TRIAL_DURATION: Param<Duration> =
-    Param::new("trial_duration", "500 ms", "60 s", "length of a trial (RFC 2544 section 24: 60 s)");
+const TRIAL_DURATION: Param<Duration> = trial_of_60_s("500 ms");
 const REPEATS: Param<u32> = Param::fixed("repeats", "3", "trials per load");
 
 /// Parameters of the traffic: the common ones, with different frame sizes.

@@ -175,7 +175,7 @@ impl Method for Soak {
                 LEAST_LOSS.get(params).0,
             ),
         );
-        let mut soaked = Soaked { rows: Vec::new(), invalid: 0 };
+        let mut soaked = Soaked { rows: Vec::new(), invalid: 0, hidden: None };
         let ended = soaked.measure(bed, &pattern, params, outcome, (rate, intervals));
         // Writes the results so far even after an error. The interval in which a router died is missing, so the earlier
         // intervals must not replace the whole soak.
@@ -234,6 +234,8 @@ struct Soaked {
     rows: Vec<(IntervalRow, u64)>,
     /// Number of intervals that the tester spoilt.
     invalid: u64,
+    /// Why the clocks of several hosts do not show the latency of some interval.
+    hidden: Option<String>,
 }
 
 impl Soaked {
@@ -271,6 +273,10 @@ impl Soaked {
                 Err(other) => return Err(other),
             };
             trials_s += result.elapsed_s;
+            if let Some(why) = hidden_latency(&result, None) {
+                note_of(outcome, pattern, format!("intervals have no latency: {why}"));
+                self.hidden.get_or_insert(why);
+            }
             let ended_s = begun_s.zip(bed.now_s()).map_or(trials_s, |(begun, now)| now - begun);
             let memory = bed.memory().iter().map(|(_, bytes)| *bytes).sum::<u64>();
             let at_s = ended_s - result.elapsed_s + result.sending_s / 2.0;
@@ -332,15 +338,17 @@ impl Soaked {
         }
         // A falling rate is worse; for the others, rising is worse.
         let growths = [
-            (RATE_GROWTH, "forwarding rate", forwarding),
-            (LATENCY_GROWTH, "median latency", latency),
-            (MEMORY_GROWTH, "memory", memory),
+            (RATE_GROWTH, "forwarding rate", forwarding, None),
+            (LATENCY_GROWTH, "median latency", latency, self.hidden.as_ref()),
+            (MEMORY_GROWTH, "memory", memory, None),
         ];
-        for (spec, name, growth) in growths {
-            if growth.is_some() {
-                let title = format!("Growth of {name} over the soak, {size}");
-                let growth = growth.filter(|_| !failed);
-                rank(spec.by(least).of(&[], title, growth));
+        for (spec, name, growth, hidden) in growths {
+            let title = format!("Growth of {name} over the soak, {size}");
+            let figure = spec.by(least).of(&[], title, growth.filter(|_| !failed));
+            match hidden {
+                _ if growth.is_some() => rank(figure),
+                Some(why) => rank(figure.beyond(why)),
+                None => {}
             }
         }
     }

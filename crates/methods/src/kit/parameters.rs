@@ -96,6 +96,10 @@ pub const DRAIN: Param<Duration> = Param::new(
     "wait for late frames after the last one was sent; ends when all have arrived, and continues while frames arrive, up to 2 s (RFC 2544 \
      section 23 d)",
 );
+/// `trial_duration` of a test with trials of 60 s, which the quick profile shortens to `quick`.
+pub const fn trial_of_60_s(quick: &'static str) -> Param<Duration> {
+    Param::new("trial_duration", quick, "60 s", "length of a trial (RFC 2544 section 24: 60 s)")
+}
 /// Wait for late frames in seconds that RFC 2544 section 23 d requires.
 const RFC_DRAIN_S: f64 = 2.0;
 

@@ -6,7 +6,7 @@
 //! them. From bottom to top:
 //!
 //! - `model::routes`: a `RouteRange` computes prefix and attributes from a route's number, and the number from a
-//!   prefix. `order.rs` and `rank.rs` arrange the same prefixes in the orders of the suite. `RouteTable` contains routes
+//!   prefix. `order.rs` arranges the same prefixes in the orders of the suite. `RouteTable` contains routes
 //!   from a file (`testbed/src/mrt.rs`; the programs xz and zstd decompress it). Code passes `Arc<Routes>` and index
 //!   ranges.
 //! - `wire::bgp`: messages as bytes, with a packer and a walker for UPDATEs, and the error handling of RFC 7606.

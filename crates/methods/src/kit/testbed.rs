@@ -380,8 +380,8 @@ pub enum TestError {
     /// The DUT died. Contains the cause and the path of its log.
     #[error("the device under test died: {0}")]
     DutDied(String),
-    /// The tester spoilt every attempt at a trial, for these reasons.
-    #[error("the tester could not run this trial validly: {}", .0.join("; "))]
+    /// The tester spoilt every attempt at a trial, or one of its ports failed outside trials, for these reasons.
+    #[error("the tester could not measure validly: {}", .0.join("; "))]
     Unfit(Vec<String>),
     /// The test cannot be done on this DUT or with these parameters.
     #[error("not applicable: {0}")]
@@ -392,4 +392,14 @@ pub enum TestError {
     /// The testbed failed.
     #[error("{0}")]
     Failed(String),
+}
+
+impl TestError {
+    /// What was wrong, for a sentence that already says what could not be done.
+    pub fn reason(&self) -> String {
+        match self {
+            TestError::Unfit(reasons) => reasons.join("; "),
+            other => other.to_string(),
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test program uses only a part
 
+use drophammer_methods::pattern::Pattern;
 use drophammer_methods::{CountersSeen, Facts, Known, Method, PortView, Seen, TestError, Testbed, Trial};
 use drophammer_model::beside::OtherTraffic;
 use drophammer_model::counters::{DutCounter, OtherFrames};
@@ -9,7 +10,7 @@ use drophammer_model::echo::EchoTimes;
 use drophammer_model::latency::{LatencySummary, PERCENTILES};
 use drophammer_model::management::{Answered, Answers, Question};
 use drophammer_model::outcome::{Blame, Cell, Outcome, Row};
-use drophammer_model::pattern::{Direction, Distribution, PatternKey};
+use drophammer_model::pattern::{Direction, PatternKey};
 use drophammer_model::quantity::{Bandwidth, FrameRate};
 use drophammer_model::suite::{Addressing, ParamValue, Params, Profile};
 use drophammer_model::trial::{
@@ -387,11 +388,16 @@ pub fn size(text: &str) -> (&'static str, ParamValue) {
     ("frame_sizes", ParamValue::Sizes(text.split(' ').map(|s| s.parse().unwrap()).collect()))
 }
 
-/// Number in a cell of the first table.
-pub fn cell(outcome: &Outcome, row: usize, column: &str) -> Option<f64> {
+/// A cell of the first table.
+pub fn any_cell<'a>(outcome: &'a Outcome, row: usize, column: &str) -> &'a Cell {
     let table = &outcome.tables[0];
     let at = table.columns.iter().position(|c| c.key == column).unwrap_or_else(|| panic!("no column {column}"));
-    match &table.rows[row].cells[at] {
+    &table.rows[row].cells[at]
+}
+
+/// Number in a cell of the first table.
+pub fn cell(outcome: &Outcome, row: usize, column: &str) -> Option<f64> {
+    match any_cell(outcome, row, column) {
         Cell::Count(n) => Some(*n as f64),
         Cell::Number(x) => Some(*x),
         Cell::None => None,
@@ -417,18 +423,8 @@ pub fn unmeasured(outcome: &Outcome) -> Vec<(&str, &str)> {
 
 /// The pattern with frames of this size in IPv4, with both ports sending.
 pub fn pattern(size: &str) -> PatternKey {
-    let direction = Direction::Bidirectional;
-    PatternKey {
-        size: size.parse().unwrap(),
-        families: vec![Family::Ipv4],
-        mix: None,
-        direction,
-        distribution: Distribution::default(),
-        routes: 0,
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-    }
+    let one_way = Pattern::one_way(size.parse().unwrap(), vec![Family::Ipv4], 0.0);
+    Pattern { direction: Direction::Bidirectional, ..one_way }.key()
 }
 
 /// The test with this name.

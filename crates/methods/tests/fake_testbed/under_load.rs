@@ -1,6 +1,6 @@
 //! The tests `overload` and `flood`: rates that are only lower bounds, and floods that the tester cannot offer.
 
-use crate::common::{Fake, as_fake, method, params, pattern, rows, run, size, unmeasured};
+use crate::common::{Fake, any_cell, as_fake, method, params, pattern, rows, run, size, unmeasured};
 use drophammer_methods::{LowerBound, Seen, TestError, Testbed, Trial};
 use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::quantity::FrameRate;
@@ -13,11 +13,10 @@ fn overloaded(bed: &mut Fake, more: &[(&'static str, ParamValue)]) -> (String, S
     let over = [&[size("64")][..], more].concat();
     let (outcome, end) = run("overload", bed, &over);
     end.unwrap();
-    let at = outcome.tables[0].columns.iter().position(|column| column.key == "at_least").unwrap();
-    let row = &rows(&outcome)[0];
-    let at_least = if let Cell::Text(text) = &row.cells[at] { text.clone() } else { String::new() };
+    let cell = any_cell(&outcome, 0, "at_least");
+    let at_least = if let Cell::Text(text) = cell { text.clone() } else { String::new() };
     let figure = outcome.ranks.iter().find(|figure| figure.key == "overload_64_pps").unwrap();
-    (at_least, row.marks.join("; "), [figure.tester_limited, figure.capped])
+    (at_least, rows(&outcome)[0].marks.join("; "), [figure.tester_limited, figure.capped])
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Tests whose load the tester cannot offer validly: they reduce or omit the load, report that, and never lose other
 //! results.
 
-use crate::common::{Fake, as_fake, cell, params, pattern, rank, rows, size, unmeasured};
+use crate::common::{Fake, any_cell, as_fake, cell, params, pattern, rank, rows, size, unmeasured};
 use drophammer_methods::attempts::Attempts;
 use drophammer_methods::{METHODS, Method, Seen, TestError, Testbed, Trial, find};
 use drophammer_model::figure::RoundFigure;
@@ -400,8 +400,7 @@ fn a_rate_under_overload_near_the_ceiling_is_the_tester_s() {
         let limited = ["overload_64_pps", "flood_64_pps"].map(|key| rank(key).tester_limited);
         // Routers are compared at the requested load, even if the tester offered less.
         assert_eq!(rank("flood_64_pps").load_pps, Some(LINE_64));
-        let at = outcome.tables[0].columns.iter().position(|column| column.key == "at_least").unwrap();
-        let at_least = match &rows(&outcome)[0].cells[at] {
+        let at_least = match any_cell(&outcome, 0, "at_least") {
             Cell::Text(text) => text.clone(),
             _ => String::new(),
         };

@@ -1,6 +1,6 @@
 //! Error frames when the tester cannot measure some kinds, and idle traffic when the tester cannot listen.
 
-use crate::common::{Fake, as_fake, params};
+use crate::common::{Fake, any_cell, as_fake, params, rows};
 use drophammer_methods::{Seen, TestError, Testbed, Trial, find};
 use drophammer_model::beside::{ExtraFate, ExtraFrame, OtherTraffic, ProtocolCount};
 use drophammer_model::figure::RoundFigure;
@@ -66,9 +66,7 @@ fn errors_of(
 /// The verdict of each row.
 fn verdicts(outcome: &Outcome) -> Vec<String> {
     let text = |cell: &Cell| if let Cell::Text(text) = cell { text.clone() } else { panic!("{cell:?}") };
-    let table = &outcome.tables[0];
-    let at = table.columns.iter().position(|column| column.key == "verdict").unwrap();
-    table.rows.iter().map(|row| text(&row.cells[at])).collect()
+    (0..rows(outcome).len()).map(|row| text(any_cell(outcome, row, "verdict"))).collect()
 }
 
 #[test]
@@ -100,9 +98,8 @@ fn good_frames_that_are_lost_by_chance_spoil_no_verdict() {
         let rate = ("rate", ParamValue::Rate(FrameRate(rate)));
         let (outcome, end, _) = errors_of(inner, "nothing has this name", &[rate]);
         end.unwrap();
-        let at = outcome.tables[0].columns.iter().position(|column| column.key == "good_lost").unwrap();
         // The first kind is never sent.
-        let lost = outcome.tables[0].rows[1].cells[at].clone();
+        let lost = any_cell(&outcome, 1, "good_lost").clone();
         (lost, verdicts(&outcome)[1].clone(), outcome.ranks[0].value)
     };
     assert_eq!(runts(1e3), (Cell::Count(5), "as required".into(), Some(8.0)));
@@ -145,15 +142,12 @@ fn the_count_of_the_kernel_stands_beside_the_frames_of_each_port() {
         let mut bed = Bed { inner: Fake::new(), unfit: "nothing has this name", sent: Vec::new(), seen };
         let mut outcome = Outcome::default();
         method.run(&mut bed, &params(method, false, &[]), &mut outcome).unwrap();
-        let table = &outcome.tables[0];
-        let at = |key: &str| table.columns.iter().position(|column| column.key == key).unwrap();
-        let row =
-            |row: usize| ["protocol", "frames", "kernel_frames"].map(|key| table.rows[row].cells[at(key)].clone());
+        let row = |row: usize| ["protocol", "frames", "kernel_frames"].map(|key| any_cell(&outcome, row, key).clone());
         let kernel = |port: usize| by_kernel.as_ref().map_or(Cell::None, |ports| Cell::Count(ports[port]));
         assert_eq!(row(0), ["LLDP".into(), Cell::Count(3), kernel(0)]);
         assert_eq!(row(1), ["STP".into(), Cell::Count(2), kernel(0)]);
         assert_eq!(row(2), ["none".into(), Cell::Count(0), kernel(1)]);
-        assert_eq!(table.rows.len(), 3);
+        assert_eq!(rows(&outcome).len(), 3);
         let explained = outcome.notes.iter().any(|note| note.contains("that the kernel received"));
         assert_eq!(explained, by_kernel.is_some(), "{:?}", outcome.notes);
     }

@@ -262,7 +262,7 @@ impl Runner<'_, '_, '_> {
                 let dead = device.dead();
                 let is_not_ready = |one: &&Contestant| one.ports.clone().any(|port| ports.contains(&port));
                 let not_ready = contestants.iter().filter(is_not_ready).map(|one| one.name.clone());
-                let problem = Problem::of(&e, e.to_string());
+                let problem = Problem::of(&e, e.reason());
                 return Ok(Some(match dead.is_empty() {
                     true => JointProblem { problem, at_fault: not_ready.collect(), what: "did not forward" },
                     false => JointProblem { problem, at_fault: dead, what: DIED },
@@ -313,7 +313,8 @@ impl Runner<'_, '_, '_> {
                 (_, Ok(())) => {}
                 (_, Err(e)) => {
                     drop(setup);
-                    let problem = Problem::of(&e, format!("filters could not be removed after a test: {e}"));
+                    let why = format!("filters could not be removed after a test: {}", e.reason());
+                    let problem = Problem::of(&e, why);
                     return Ok(Some(JointProblem { problem, at_fault: device.dead(), what: DIED }));
                 }
             }

@@ -50,7 +50,7 @@ pub(super) fn end_sessions(setup: &mut TestSetup<'_>) -> Result<Option<Problem>,
         Ok(()) => Ok(None),
         Err(TestError::Store(e)) => Err(RunError::Store(e)),
         Err(TestError::Interrupted) => Err(RunError::Interrupted),
-        Err(e) => Ok(Some(Problem::of(&e, format!("its sessions could not be ended: {e}")))),
+        Err(e) => Ok(Some(Problem::of(&e, format!("its sessions could not be ended: {}", e.reason())))),
     }
 }
 
@@ -167,23 +167,12 @@ impl Runner<'_, '_, '_> {
 mod tests {
     use super::*;
     use drophammer_methods::LowerBound;
-    use drophammer_model::modifier::Modifier;
-    use drophammer_model::pattern::{Direction, Distribution};
+    use drophammer_methods::pattern::Pattern;
     use drophammer_model::trial::Family;
 
     #[test]
     fn a_throughput_is_known_to_a_backend_that_can_offer_it() {
-        let key = |size: &str| PatternKey {
-            size: size.parse().unwrap(),
-            families: vec![Family::Ipv4],
-            mix: None,
-            direction: Direction::Bidirectional,
-            distribution: Distribution::NonMeshed,
-            routes: 0,
-            labels: None,
-            extensions: Vec::new(),
-            modifier: Modifier::None,
-        };
+        let key = |size: &str| Pattern::one_way(size.parse().unwrap(), vec![Family::Ipv4], 0.0).key();
         let keys = ["64", "128", "256"].map(key);
         let (within, beyond, bound) = (&keys[0], &keys[1], &keys[2]);
         let mut other = Known::default();

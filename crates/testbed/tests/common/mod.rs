@@ -7,9 +7,10 @@ pub mod program;
 
 use drophammer_lab::Dut;
 use drophammer_methods::METHODS;
+use drophammer_methods::pattern::Pattern;
 use drophammer_model::environment::Environment;
 use drophammer_model::outcome::{Cell, Outcome, Row};
-use drophammer_model::pattern::{Direction, Distribution, PatternKey};
+use drophammer_model::pattern::PatternKey;
 use drophammer_model::record::{Record, TestRecord, TrialRecord};
 use drophammer_model::registry::Registry;
 use drophammer_model::suite::Suite;
@@ -248,18 +249,7 @@ pub fn cell(outcome: &Outcome, table: &str, row: usize, column: &str) -> Option<
 
 /// The pattern with frames of this size in IPv4, with the first port of each pair sending.
 pub fn one_way(size: &str) -> PatternKey {
-    let direction = Direction::Unidirectional;
-    PatternKey {
-        size: size.parse().unwrap(),
-        families: vec![Family::Ipv4],
-        mix: None,
-        direction,
-        distribution: Distribution::default(),
-        routes: 0,
-        labels: None,
-        extensions: Vec::new(),
-        modifier: Default::default(),
-    }
+    Pattern::one_way(size.parse().unwrap(), vec![Family::Ipv4], 0.0).key()
 }
 
 /// A port that cannot send ahead.

@@ -1,5 +1,6 @@
 //! Inter-packet delay variation (RFC 8219 section 7.3.2) at the loads of the latency test.
 
+use super::groups_named;
 use crate::kit::prelude::*;
 use drophammer_model::latency::IpdvSummary;
 use drophammer_model::trial::FlowSpec;
@@ -41,8 +42,7 @@ pub(super) fn write(
     (load_percent, load_pps): (Option<f64>, f64),
     results: &[TrialResult],
 ) {
-    let groups = results.iter().flat_map(|result| result.groups.iter().filter(|g| g.group == group));
-    let all: Vec<IpdvSummary> = groups.filter_map(|g| g.ipdv).collect();
+    let all: Vec<IpdvSummary> = groups_named(results, group).filter_map(|g| g.ipdv).collect();
     if all.is_empty() {
         return;
     }

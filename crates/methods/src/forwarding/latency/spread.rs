@@ -1,6 +1,7 @@
 //! Spread of the trials at a load (RFC 8219 sections 7.2 and 7.3.1): the 1st and the 99th percentile over the trials.
 //! The latency table has the medians.
 
+use super::groups_named;
 use crate::kit::prelude::*;
 use drophammer_model::latency::LatencySummary;
 
@@ -37,8 +38,8 @@ pub(super) fn write(
     (load_percent, load_pps): (Option<f64>, f64),
     results: &[TrialResult],
 ) {
-    let groups = results.iter().flat_map(|result| result.groups.iter().filter(|g| g.group == group));
-    let all: Vec<&LatencySummary> = groups.map(|g| &g.latency).filter(|latency| latency.frames > 0).collect();
+    let all = groups_named(results, group).map(|g| &g.latency);
+    let all: Vec<&LatencySummary> = all.filter(|latency| latency.frames > 0).collect();
     if all.len() < 2 {
         return;
     }

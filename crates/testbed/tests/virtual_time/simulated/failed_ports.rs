@@ -54,7 +54,11 @@ fn with_bed(act: impl FnOnce(&mut TestSetup<'_>, &Cell<bool>)) {
 
 fn assert_unfit<T: std::fmt::Debug>(found: Result<T, TestError>) {
     match found {
-        Err(TestError::Unfit(why)) => assert_eq!(why, [GONE]),
+        Err(e @ TestError::Unfit(_)) => {
+            // No trial need have begun.
+            assert_eq!(e.reason(), GONE);
+            assert_eq!(e.to_string(), format!("the tester could not measure validly: {GONE}"));
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -701,7 +701,8 @@ fn a_dut_that_restarts_silently_replaces_its_session() {
 fn what_ends_a_session_during_a_collision_ends_both() {
     let [own, dut] = [[198, 18, 0, 1], [198, 19, 0, 1]].map(IpAddr::from);
     let (why, away) = (Notification::bare(code::CEASE, cease::ADMINISTRATIVE_RESET), Duration::from_secs(9));
-    let ends: [(&str, &dyn Fn(&mut Peer, Instant)); 4] = [
+    type End<'a> = &'a dyn Fn(&mut Peer, Instant);
+    let ends: [(&str, End<'_>); 4] = [
         ("stop", &|peer, now| peer.stop(now)),
         ("notify", &|peer, now| peer.notify(now, why.clone())),
         ("restart", &|peer, now| peer.restart(now, away, Some(why.clone()))),

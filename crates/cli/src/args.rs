@@ -143,10 +143,11 @@ Examples:
   drophammer serve --listen 0.0.0.0:8443 --idle-stop 10min
   drophammer serve --listen 127.0.0.1:8080 --http
   drophammer serve --grpc 127.0.0.1:50051 --grpc-tls
+  drophammer serve --listen 0.0.0.0:8443 --grpc 0.0.0.0:40051 --token-file drophammer.token
   drophammer serve --suites suites --runs results
 
 Clients, such as snappi and otgen, connect to https://127.0.0.1:8443, or to 127.0.0.1:40051 with gRPC, and name interfaces of this \
-machine as locations of ports. The certificate is made at the start. There are no passwords: whoever reaches the address can send \
+machine as locations of ports. The certificate is made at the start. Without --token-file, whoever reaches the address can send \
 traffic. What is supported, and what is not: docs/api.md.
 
 Exit codes: 0 stopped by Ctrl-C; 2 the command line is wrong; 3 the address or the backend cannot be used.")]

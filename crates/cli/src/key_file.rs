@@ -5,10 +5,11 @@ use drophammer_store::read_regular;
 use drophammer_suite::include::Refusal;
 use drophammer_suite::keys::KeyPlace;
 use nix::libc::O_NONBLOCK;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -42,27 +43,44 @@ pub fn of_suite(place: &KeyPlace) -> Result<String, Refusal> {
     }
 }
 
-/// The text of a file, or of a pipe whose other end may be opened later. The error is [`ErrorKind::TimedOut`] if no
-/// data arrives.
-pub fn of_pipe(path: &Path) -> io::Result<String> {
-    read(path, PATIENCE)
-}
-
 /// Returns the key of 1 to `longest` bytes in the file or pipe that `option` names, without the end of its line.
 pub fn one_line(option: &str, path: &Path, longest: usize) -> Result<Vec<u8>, String> {
+    line(option, path, 1..=longest, |_| Ok(()))
+}
+
+/// Like [`one_line`], with a key of so many bytes in a file to which only its owner has access.
+pub fn private_line(option: &str, path: &Path, lengths: RangeInclusive<usize>) -> Result<Vec<u8>, String> {
+    line(option, path, lengths, |metadata| {
+        let others = metadata.permissions().mode() & 0o077 != 0;
+        let text = || format!("others have access to it; run `chmod 600 {}`", path.display());
+        if others { Err(io::Error::new(ErrorKind::PermissionDenied, text())) } else { Ok(()) }
+    })
+}
+
+fn line(
+    option: &str,
+    path: &Path,
+    lengths: RangeInclusive<usize>,
+    check: impl Fn(&Metadata) -> io::Result<()>,
+) -> Result<Vec<u8>, String> {
     let name = path.display();
     // It may be a pipe, such as `<(pass show bgp)` of a shell.
-    let text = of_pipe(path).map_err(|e| format!("{option}: cannot read `{name}`: {e}"))?;
+    let text = read_if(path, PATIENCE, check).map_err(|e| format!("{option}: cannot read `{name}`: {e}"))?;
     let key = text.trim_end_matches(['\r', '\n']);
-    if key.is_empty() || key.len() > longest || key.contains('\n') {
-        return Err(format!("{option}: `{name}` must be one line of 1 to {longest} bytes"));
+    if !lengths.contains(&key.len()) || key.contains('\n') {
+        let (shortest, longest) = lengths.into_inner();
+        return Err(format!("{option}: `{name}` must be one line of {shortest} to {longest} bytes"));
     }
     Ok(key.as_bytes().to_vec())
 }
 
-fn read(path: &Path, patience: Duration) -> io::Result<String> {
+/// The text of a file that passes `check`, or of a pipe whose other end may be opened later. The error is
+/// [`ErrorKind::TimedOut`] if no data arrives.
+fn read_if(path: &Path, patience: Duration, check: impl Fn(&Metadata) -> io::Result<()>) -> io::Result<String> {
     // Opening a pipe that has no other end would block.
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    // A path may soon name another file.
+    check(&file.metadata()?)?;
     // A named pipe looks ended until its other end is opened. An unnamed pipe was made with both ends.
     let mut begun = fs::read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with("pipe:["));
     let (deadline, mut bytes) = (Instant::now() + patience, Vec::new());
@@ -90,6 +108,10 @@ mod tests {
     use nix::unistd::{Pid, gettid, mkfifo};
     use std::io::Write as _;
     use std::os::fd::AsRawFd as _;
+
+    fn any(path: &Path) -> io::Result<String> {
+        read_if(path, PATIENCE, |_| Ok(()))
+    }
 
     #[test]
     fn a_suite_names_small_ordinary_files() {
@@ -121,19 +143,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-        let late = read(&pipe, Duration::from_millis(1)).unwrap_err();
+        let late = read_if(&pipe, Duration::from_millis(1), |_| Ok(())).unwrap_err();
         assert_eq!((late.kind(), late.to_string().as_str()), (ErrorKind::TimedOut, "no data arrived within 1ms"));
         // A pipe as a shell passes it for `<(pass show bgp)`, even if `pass` prints nothing.
         for said in ["sesame\n", ""] {
             let (reader, mut writer) = io::pipe().unwrap();
             writer.write_all(said.as_bytes()).unwrap();
             drop(writer);
-            assert_eq!(of_pipe(Path::new(&format!("/proc/self/fd/{}", reader.as_raw_fd()))).unwrap(), said);
+            assert_eq!(any(Path::new(&format!("/proc/self/fd/{}", reader.as_raw_fd()))).unwrap(), said);
         }
         let empty = folder.path().join("empty");
         fs::write(&empty, "").unwrap();
-        assert_eq!(of_pipe(&empty).unwrap(), "");
-        assert_eq!(of_pipe(Path::new("/dev/zero")).unwrap().len(), 4096);
+        assert_eq!(any(&empty).unwrap(), "");
+        assert_eq!(any(Path::new("/dev/zero")).unwrap().len(), 4096);
     }
 
     /// Waits until the thread sleeps with the pipe open; false if that does not happen.
@@ -169,7 +191,7 @@ mod tests {
                     let open = OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&pipe);
                     waited && open.and_then(|mut writer| writer.write_all(said.as_bytes())).is_ok()
                 });
-                assert_eq!(of_pipe(&pipe).unwrap(), said);
+                assert_eq!(any(&pipe).unwrap(), said);
                 assert!(writer.join().unwrap(), "the reader waits for its writer");
             });
         }

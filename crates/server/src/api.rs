@@ -28,6 +28,8 @@ pub enum Call {
     GetCapture,
     /// Returns versions (`GET /capabilities/version`).
     GetVersion,
+    /// Returns what clients may send (`GET /capabilities`); only REST has it.
+    GetCapabilities,
 }
 
 /// Answer to a call.

@@ -1,6 +1,7 @@
 //! REST: paths and JSON bodies.
 
 use crate::api::{Answer, Api, Call, Failure};
+use crate::model::Config;
 use axum::Router;
 use axum::body::{Bytes, HttpBody, to_bytes};
 use axum::extract::{Request, State};
@@ -110,12 +111,21 @@ impl AsRef<[u8]> for File {
     }
 }
 
+/// Answers what clients may send.
+async fn capabilities(State(shared): State<Shared>, request: Request) -> Response {
+    // The first time takes longer than the thread of the rig may stop for.
+    match tokio::task::spawn_blocking(Config::accepted).await {
+        Ok(_) => answer(shared, Call::GetCapabilities, request).await,
+        Err(e) => refusal(&Failure::internal(e)),
+    }
+}
+
 async fn answer(shared: Shared, call: Call, request: Request) -> Response {
     shared.answer(call, request).await.unwrap_or_else(|failure| refusal(&failure))
 }
 
 /// The answer to a call that failed.
-fn refusal(failure: &Failure) -> Response {
+pub(crate) fn refusal(failure: &Failure) -> Response {
     json(status(failure.code), &failure.to_json())
 }
 
@@ -164,6 +174,7 @@ pub fn router(api: Api) -> Router {
         .route("/monitor/metrics", post(handler!(GetMetrics)))
         .route("/monitor/states", post(handler!(GetStates)))
         .route("/monitor/capture", post(handler!(GetCapture)))
+        .route("/capabilities", get(capabilities))
         .route("/capabilities/version", get(handler!(GetVersion)))
         .fallback(|| async {
             let failure = Failure { code: 404, ..Failure::validation(vec!["there is no such path".into()]) };

@@ -4,7 +4,7 @@
 //! # The server
 //!
 //! `api` names the calls. `http` (REST) and `grpc` turn what clients send into calls, and their answers back; `listen` gives each an
-//! address. `model` reads
+//! address, and `token` refuses clients without the token. `model` reads
 //! configurations strictly: it implements a part of the API's model and refuses the rest by path. `build` turns a configuration
 //! into emulated devices and flows, with indices instead of names; it opens nothing. `engine` is the thread that owns the rig.
 //! Calls reach it through a bounded queue, one after the other, so it needs no lock.
@@ -23,5 +23,6 @@ mod listen;
 mod model;
 pub mod runs;
 pub mod server;
+pub mod token;
 
 pub use build::check;

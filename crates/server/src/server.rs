@@ -3,7 +3,8 @@
 use crate::api::Api;
 use crate::connection::Limited;
 use crate::listen::Listener;
-use crate::runs::{Runs, Starter};
+use crate::runs::{self, Runs, Starter};
+use crate::token::{Token, guarded};
 use crate::{engine, grpc, http};
 use drophammer_port::Backend;
 use drophammer_rig::Lender;
@@ -31,7 +32,7 @@ pub struct Options {
 }
 
 /// Where clients reach the server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Listening {
     /// Address of REST.
     pub rest: SocketAddr,
@@ -41,6 +42,8 @@ pub struct Listening {
     pub grpc: SocketAddr,
     /// True for gRPC over TLS.
     pub grpc_tls: bool,
+    /// The token that clients must send, if they must send one.
+    pub token: Option<Token>,
 }
 
 /// How often the server checks whether the user wants it to stop.
@@ -67,9 +70,12 @@ pub fn serve(
     // Clients of both listeners share the limit of connections.
     let limited = Limited::new();
     let runs = Runs::new(starter, listening.rest.ip().is_loopback());
-    let paths = http::router(api.clone()).merge(runs.routes());
+    let token = listening.token.as_ref();
+    let paths = guarded(http::router(api.clone()), token, http::refusal);
+    let paths = paths.merge(guarded(runs.routes(), token, runs::refuse));
+    let calls = guarded(grpc::routes(api), token, grpc::refuse);
     let rest = Listener::bind(listening.rest, listening.tls, paths, limited.clone())?;
-    let grpc = Listener::bind(listening.grpc, listening.grpc_tls, grpc::routes(api), limited)?;
+    let grpc = Listener::bind(listening.grpc, listening.grpc_tls, calls, limited)?;
     let owner = format!("serve on {}", rest.address());
     let rig = std::thread::Builder::new().name("rig".into()).spawn(move || {
         let ran = engine::run(options, &owner, seed, requests, &stops);

@@ -140,9 +140,16 @@ pub struct ServeArgs {
     /// Address and port for clients of gRPC; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:40051")]
     pub grpc: SocketAddr,
-    /// gRPC over TLS, with a certificate like that of HTTPS
-    #[arg(long, conflicts_with = "http")]
+    /// gRPC over TLS, with a certificate like that of HTTPS [default: on, unless --grpc is on loopback]
+    #[arg(long)]
     pub grpc_tls: bool,
+    /// gRPC without TLS even if --grpc is not on loopback, as clients such as snappi expect by default
+    #[arg(long, conflicts_with = "grpc_tls")]
+    pub grpc_plaintext: bool,
+    /// File with a token, on one line, which clients must send: `Authorization: Bearer TOKEN`, in gRPC as metadata. Only its owner may have access to
+    /// the file
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Interface for a location, such as `localhost:5555=eth1`; may be repeated. Any other location is the name of an interface
     #[arg(long = "port", value_name = "LOCATION=INTERFACE", value_parser = location)]
     pub ports: Vec<(String, String)>,

@@ -30,5 +30,7 @@ mod resume;
 mod routes_on_hosts;
 mod same_on_hosts;
 mod serve;
+mod serve_devices;
+mod serve_frames;
 mod serve_runs;
 mod some_duts;

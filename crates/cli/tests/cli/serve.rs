@@ -46,7 +46,7 @@ fn script_that_says(body: &str, said: &str) -> (Ran, Vec<Value>) {
 }
 
 /// Like [`script_that_says`], in a folder with more files.
-fn script_in(folder: tempfile::TempDir, body: &str, said: &str) -> (Ran, Vec<Value>) {
+pub fn script_in(folder: tempfile::TempDir, body: &str, said: &str) -> (Ran, Vec<Value>) {
     std::fs::write(folder.path().join("config"), CONFIG).unwrap();
     std::fs::write(folder.path().join("routers"), ROUTERS).unwrap();
     let idle = if said.is_empty() { "" } else { "IDLE='--idle-stop 300ms'" };
@@ -467,7 +467,7 @@ ip link set between up
 ip link set vc-far master between
 ip link set vd-far master between
 sed -i 's/"location": "va"/"location": "vc"/; s/"location": "vb"}/"location": "vd"}, {"name": "p3", "location": "va"}/' config
-sed 's/"ports"/"events": {"cp_events": {"enable": true}, "dp_events": {"enable": true}}, "ports"/; s/"packets": 200/"packets": 5000/' config > converging
+sed 's/"ports"/"events": {"cp_events": {"enable": true}, "dp_events": {"enable": true}}, "ports"/; s/"packets": 200/"packets": 5000/; s/"pps": "400"/"pps": "1000"/' config > converging
 switch() { call POST /control/state "{\"port\": {\"link\": {\"state\": \"$1\", \"port_names\": [\"p3\"]}}}" > /dev/null; }
 convergence() { call POST /monitor/metrics '{"convergence": {"flow_names": ["fixed"]}}'; }
 call POST /config "$(cat config)" > /dev/null
@@ -477,7 +477,7 @@ transmit start '"fixed"' > /dev/null
 until metrics | grep -q '"frames_rx":[1-9][0-9][0-9]'; do sleep 0.02; done
 switch down
 ip link set vd-far nomaster
-until ! metrics | grep -q '"loss":0.0'; do sleep 0.02; done
+until ! call POST /monitor/metrics '{"flow": {"flow_names": ["fixed"]}}' | grep -q '"loss":0.0'; do sleep 0.02; done
 ip link set vd-far master between
 switch up
 until metrics | tee last | grep -q '"name":"fixed"[^}]*"transmit":"stopped"'; do sleep 0.02; done
@@ -639,16 +639,27 @@ fn client_hello() -> Vec<u8> {
 #[test]
 fn options_choose_tls_of_each_address() {
     use std::io::{BufRead, BufReader, Read, Write};
-    for (options, tls) in [(&["--http"][..], [false, false]), (&[], [true, false]), (&["--grpc-tls"], [true, true])] {
+    let (here, anywhere) = ("127.0.0.1:0", "0.0.0.0:0");
+    for (grpc, options, tls) in [
+        (here, &["--http"][..], [false, false]),
+        (here, &[], [true, false]),
+        (here, &["--grpc-tls"], [true, true]),
+        (anywhere, &[], [true, true]),
+        (anywhere, &["--http"], [false, true]),
+        (anywhere, &["--grpc-plaintext"], [true, false]),
+    ] {
         let mut command = drophammer();
-        command.args(["serve", "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0"]).args(options);
+        command.args(["serve", "--listen", here, "--grpc", grpc]).args(options);
         let mut serving = Serving(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         BufReader::new(serving.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let scheme = if tls[0] { "https" } else { "http" };
         let (rest, grpc) = line.split_once(" on ").unwrap().1.split_once(", gRPC on ").unwrap();
+        assert_eq!(grpc.contains(" over TLS;"), tls[1], "{options:?}: {line}");
+        let unasked = tls[1] && !options.contains(&"--grpc-tls");
+        assert_eq!(line.contains("; clients without TLS need --grpc-plaintext;"), unasked, "{options:?}: {line}");
         let rest = rest.strip_prefix(&format!("{scheme}://")).unwrap_or_else(|| panic!("{options:?}: {line}"));
-        for (address, tls) in [rest, grpc.split(';').next().unwrap()].into_iter().zip(tls) {
+        for (address, tls) in [rest, grpc.split([';', ' ']).next().unwrap()].into_iter().zip(tls) {
             let mut stream = std::net::TcpStream::connect(address).unwrap();
             stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
             stream.write_all(&client_hello()).unwrap();

@@ -97,7 +97,8 @@ pub fn check(document: Value) -> Result<Vec<String>, Vec<String>> {
     let config = Config::read(document)?;
     let speed = Some(Bandwidth(1_000_000_000));
     let link = Link { mtu: 1_500, largest_frame: 1_522, speed, reported: None, is_virtual: true };
-    Ok(build(&config, &vec![link; config.ports.len()], 0)?.warnings)
+    let built = build(&config, &vec![link; config.ports.len()], 0)?;
+    Ok([built.warnings, config.warnings].concat())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Actions: devices act once, and the answer has the result.
 
 use super::bench::Bench;
+use super::bgp_action::BgpAction;
 use crate::api::Failure;
 use crate::model::read::{Errors, Object};
 use drophammer_emulation::ping::Ping;
@@ -20,8 +21,24 @@ const MOST_PINGS: u64 = 1 << 16;
 /// Maximum number of pings of a request, because all are in flight at the same time.
 const AT_ONCE: usize = 64;
 
+/// An action.
+pub(super) enum Asked {
+    /// These devices send echo requests.
+    Ping(Family, Vec<Request>),
+    /// These sessions act.
+    Bgp(Vec<usize>, BgpAction),
+}
+
+/// Key of the actions of a family.
+fn family_key(family: Family) -> &'static str {
+    match family {
+        Family::Ipv4 => "ipv4",
+        Family::Ipv6 => "ipv6",
+    }
+}
+
 /// An echo request of a device.
-struct Request {
+pub(super) struct Request {
     source: String,
     port: usize,
     device: usize,
@@ -38,29 +55,14 @@ impl Bench {
     /// Unknown names, and actions that are not supported.
     pub fn action(&mut self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
-        let mut o = Object::document(body, &errors);
-        o.choice(&["protocol"], "protocol");
-        let mut protocol = o.object_or_empty("protocol");
-        let version = protocol.choice(&["ipv4", "ipv6", "bgp"], "ipv4");
-        if version == "bgp" {
-            let read = self.read_bgp_action(protocol.object_or_empty("bgp"));
-            drop((protocol, o));
-            let (sessions, action) = errors.or(read).map_err(Failure::validation)?;
-            self.bgp_action(&sessions, &action)?;
-            return Ok(json!({"warnings": []}));
-        }
-        let mut ip = protocol.object_or_empty(version);
-        ip.choice(&["ping"], "ping");
-        let mut ping = ip.object_or_empty("ping");
-        let asked = ping.objects("requests");
-        if asked.is_empty() || asked.len() > AT_ONCE {
-            ping.wrong("requests", format_args!("write 1 to {AT_ONCE} requests"));
-        }
-        let family = if version == "ipv4" { Family::Ipv4 } else { Family::Ipv6 };
-        let requests: Vec<Request> =
-            asked.into_iter().filter_map(|request| self.echo_request(request, family)).collect();
-        drop((ping, ip, protocol, o));
-        let mut requests = errors.or(requests).map_err(Failure::validation)?;
+        let asked = self.read_action(Object::document(body, &errors));
+        let (family, mut requests) = match errors.or(asked).map_err(Failure::validation)? {
+            Asked::Bgp(sessions, action) => {
+                self.bgp_action(&sessions, &action)?;
+                return Ok(json!({"warnings": []}));
+            }
+            Asked::Ping(family, requests) => (family, requests),
+        };
         for request in &mut requests {
             request.number = self.ping(request).and_then(|ping| ping.stats(family)).map_or(0, |stats| stats.asked);
             if request.number >= MOST_PINGS {
@@ -80,9 +82,31 @@ impl Bench {
             json!({"src_name": request.source, "dst_ip": request.to.to_string(), "result": result})
         };
         let responses: Vec<Value> = requests.iter().map(response).collect();
+        let version = family_key(family);
         let of_version = json!({"choice": "ping", "ping": {"responses": responses}});
         let protocol = json!({"choice": version, version: of_version});
         Ok(json!({"warnings": [], "response": {"choice": "protocol", "protocol": protocol}}))
+    }
+
+    /// Reads an action.
+    pub(super) fn read_action(&self, mut o: Object<'_>) -> Asked {
+        o.choice(&["protocol"], "protocol");
+        let mut protocol = o.object_or_empty("protocol");
+        let families = [Family::Ipv4, Family::Ipv6];
+        let [ipv4, ipv6] = families.map(family_key);
+        let version = protocol.choice(&[ipv4, ipv6, "bgp"], ipv4);
+        let Some(family) = families.into_iter().find(|family| family_key(*family) == version) else {
+            let (sessions, action) = self.read_bgp_action(protocol.object_or_empty("bgp"));
+            return Asked::Bgp(sessions, action);
+        };
+        let mut ip = protocol.object_or_empty(version);
+        ip.choice(&["ping"], "ping");
+        let mut ping = ip.object_or_empty("ping");
+        let asked = ping.objects("requests");
+        if asked.is_empty() || asked.len() > AT_ONCE {
+            ping.wrong("requests", format_args!("write 1 to {AT_ONCE} requests"));
+        }
+        Asked::Ping(family, asked.into_iter().filter_map(|request| self.echo_request(request, family)).collect())
     }
 
     fn echo_request(&self, mut o: Object<'_>, family: Family) -> Option<Request> {

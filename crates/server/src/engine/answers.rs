@@ -19,6 +19,11 @@ const GAP: f64 = 20.0;
 
 /// Key of the values that the API does not define.
 const EXTENSION: &str = "x-drophammer";
+/// Key that asks for the histogram of latencies among these values.
+const HISTOGRAM: &str = "x-drophammer-histogram";
+/// Maximum number of steps of all histograms in an answer, and of one of them.
+const MOST_STEPS: usize = 64_000;
+const MOST_STEPS_EACH: usize = 1_000;
 /// Share of late frames above which counts are not valid.
 const MOST_LATE: f64 = 0.1;
 /// A larger step of the wall clock, in ns, spoils counts and latencies, because arrivals carry its time.
@@ -61,6 +66,30 @@ impl Selection {
     }
 }
 
+/// Which values that the API does not define are in flow metrics.
+#[derive(Clone, Copy, PartialEq)]
+enum Extension {
+    None,
+    Plain,
+    WithHistogram,
+}
+
+/// A request for metrics.
+pub(super) struct AskedMetrics {
+    kind: &'static str,
+    extension: Extension,
+    selection: Selection,
+    tagged: Option<Wanted>,
+}
+
+/// A request for states.
+pub(super) struct AskedStates {
+    kind: &'static str,
+    selection: Selection,
+    /// For BGP.
+    prefixes: Option<prefixes::Wanted>,
+}
+
 /// Rates of one direction: frames, bytes and bits per second.
 fn rates(out: &mut Map<String, Value>, way: &str, frames: f64, bytes: f64) {
     let bits = bytes * 8.0;
@@ -101,10 +130,31 @@ impl Bench {
     /// Unknown names, and metrics that are not supported.
     pub fn metrics(&mut self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
-        let mut o = Object::document(body, &errors);
+        let asked = self.read_metrics(Object::document(body, &errors));
+        let AskedMetrics { kind, extension, selection, tagged } = errors.or(asked).map_err(Failure::validation)?;
+        self.flows.update(&mut self.rig).map_err(Failure::internal)?;
+        let rows: Vec<Value> = match kind {
+            "port" => self.port_metrics(&selection)?,
+            "flow" => self.flow_metrics(&selection, tagged.as_ref(), extension),
+            "convergence" => self.convergence(|name| selection.has(name))?,
+            "ospfv2" => self.ospf_metrics(&selection),
+            "rsvp" => self.rsvp_metrics(&selection),
+            _ => self.bgp_metrics(&selection, kind == "bgpv6"),
+        };
+        let rows: Vec<Value> = rows.into_iter().map(|row| selection.cut(row)).collect();
+        let key = format!("{kind}_metrics");
+        Ok(json!({"choice": key.clone(), key: rows}))
+    }
+
+    /// Reads a request for metrics.
+    pub(super) fn read_metrics(&self, mut o: Object<'_>) -> AskedMetrics {
         let kind = o.choice(&["port", "flow", "bgpv4", "bgpv6", "ospfv2", "rsvp", "convergence"], "port");
         // gosnappi refuses an answer with a field that it does not know.
-        let extended = o.flag(EXTENSION, false);
+        let extension = match (o.flag(EXTENSION, false), o.flag(HISTOGRAM, false)) {
+            (_, true) => Extension::WithHistogram,
+            (true, false) => Extension::Plain,
+            (false, false) => Extension::None,
+        };
         let mut request = o.object_or_empty(kind);
         let (names, columns) = match kind {
             "port" => ("port_names", "column_names"),
@@ -123,20 +173,7 @@ impl Bench {
             _ => selection.check(&request, names, self.built.sessions.iter().map(|session| session.name.as_str())),
         }
         let tagged = (kind == "flow").then(|| Wanted::read(&mut request, &self.tag_names()));
-        drop((request, o));
-        errors.or(()).map_err(Failure::validation)?;
-        self.flows.update(&mut self.rig).map_err(Failure::internal)?;
-        let rows: Vec<Value> = match kind {
-            "port" => self.port_metrics(&selection)?,
-            "flow" => self.flow_metrics(&selection, tagged.as_ref(), extended),
-            "convergence" => self.convergence(|name| selection.has(name))?,
-            "ospfv2" => self.ospf_metrics(&selection),
-            "rsvp" => self.rsvp_metrics(&selection),
-            _ => self.bgp_metrics(&selection, kind == "bgpv6"),
-        };
-        let rows: Vec<Value> = rows.into_iter().map(|row| selection.cut(row)).collect();
-        let key = format!("{kind}_metrics");
-        Ok(json!({"choice": key.clone(), key: rows}))
+        AskedMetrics { kind, extension, selection, tagged }
     }
 
     fn port_metrics(&mut self, selection: &Selection) -> Result<Vec<Value>, Failure> {
@@ -164,8 +201,10 @@ impl Bench {
         Ok(out)
     }
 
-    fn flow_metrics(&mut self, selection: &Selection, tagged: Option<&Wanted>, extended: bool) -> Vec<Value> {
+    fn flow_metrics(&mut self, selection: &Selection, tagged: Option<&Wanted>, extension: Extension) -> Vec<Value> {
         let (rates_of, _) = self.rates();
+        let steps = (MOST_STEPS / self.flows.rows.len().max(1)).clamp(1, MOST_STEPS_EACH);
+        let steps = (extension == Extension::WithHistogram).then_some(steps);
         let places = self.rig.places();
         let mut out = Vec::new();
         for (row, rates) in self.flows.rows.iter().zip(rates_of) {
@@ -186,8 +225,8 @@ impl Bench {
             if let Some(tagged) = tagged.and_then(|tagged| self.tagged_metrics(row, &places, tagged)) {
                 put("tagged_metrics", tagged);
             }
-            if extended {
-                put(EXTENSION, self.extension(row, flow.metrics.latency));
+            if extension != Extension::None {
+                put(EXTENSION, self.extension(row, flow.metrics.latency, steps));
             }
             out.push(Value::Object(metric));
         }
@@ -203,10 +242,9 @@ impl Bench {
         put("frames_rx", json!(counts.frames_rx));
         put("bytes_tx", json!(counts.bytes_tx));
         put("bytes_rx", json!(counts.bytes_rx));
-        if metrics.loss {
-            let lost = if row.receives { counts.frames_tx.saturating_sub(counts.frames_rx) } else { 0 };
-            put("loss", json!(lost as f64 * 100.0 / counts.frames_tx.max(1) as f64));
-        }
+        // Clients read it even if the flow does not ask for it.
+        let lost = if row.receives { counts.frames_tx.saturating_sub(counts.frames_rx) } else { 0 };
+        put("loss", json!(lost as f64 * 100.0 / counts.frames_tx.max(1) as f64));
         if metrics.timestamps {
             let wall = |at: Option<Instant>| at.map(|at| self.origin_ns.saturating_add(at.0));
             let mut times = Map::new();
@@ -224,8 +262,9 @@ impl Bench {
         metric
     }
 
-    /// What this tester knows about a row, but the API has no field for.
-    fn extension(&self, row: &Row, latency: bool) -> Value {
+    /// What this tester knows about a row, but the API has no field for. With the histogram of latencies, if it may have so many
+    /// steps.
+    fn extension(&self, row: &Row, latency: bool, steps: Option<usize>) -> Value {
         let counts = &row.counts;
         // Ports are read one after the other, so the order of frames at different ports is not known.
         let one_port = row.receivers.len() <= 1;
@@ -241,6 +280,10 @@ impl Bench {
             let mut figures = json!({"maximum_ns": cut(max)});
             for (key, percent) in [("p50_ns", 50.0), ("p90_ns", 90.0), ("p99_ns", 99.0), ("p99_9_ns", 99.9)] {
                 figures[key] = latencies.percentile_ns(percent).map_or(Value::Null, |ns| cut(ns as f64));
+            }
+            if let Some(most) = steps {
+                let step = |(ns, frames): (u64, u64)| json!({"up_to_ns": cut(ns as f64), "frames": frames});
+                figures["histogram"] = latencies.steps(most).into_iter().map(step).collect();
             }
             out["latency"] = figures;
         }
@@ -312,37 +355,46 @@ impl Bench {
     /// Unknown names, and states that are not supported.
     pub fn states(&self, body: Value) -> Result<Value, Failure> {
         let errors = Errors::default();
-        let mut o = Object::document(body, &errors);
+        let asked = self.read_states(Object::document(body, &errors));
+        let AskedStates { kind, selection, prefixes } = errors.or(asked).map_err(Failure::validation)?;
+        let rows = match (kind, prefixes) {
+            (_, Some(wanted)) => self.bgp_prefixes(|name| selection.has(name), &wanted)?,
+            ("ospfv2_lsas", _) => self.ospf_lsas(&selection),
+            ("rsvp_lsps", _) => self.rsvp_lsps(&selection),
+            _ => self.neighbours(kind, &selection),
+        };
+        Ok(json!({"choice": kind, kind: rows}))
+    }
+
+    /// Reads a request for states.
+    pub(super) fn read_states(&self, mut o: Object<'_>) -> AskedStates {
         let kind = o.choice(
             &["ipv4_neighbors", "ipv6_neighbors", "bgp_prefixes", "ospfv2_lsas", "rsvp_lsps"],
             "ipv4_neighbors",
         );
         let mut request = o.object_or_empty(kind);
-        if kind == "bgp_prefixes" {
-            let selection = Selection::read(&mut request, "bgp_peer_names", "");
-            let names = self.built.sessions.iter().map(|session| session.name.as_str());
-            selection.check(&request, "bgp_peer_names", names);
-            let wanted = prefixes::Wanted::read(&mut request);
-            drop((request, o));
-            errors.or(()).map_err(Failure::validation)?;
-            let rows = self.bgp_prefixes(|name| selection.has(name), &wanted)?;
-            return Ok(json!({"choice": kind, kind: rows}));
+        let key = match kind {
+            "bgp_prefixes" => "bgp_peer_names",
+            "ospfv2_lsas" => "router_names",
+            "rsvp_lsps" => "rsvp_router_names",
+            _ => "ethernet_names",
+        };
+        let selection = Selection::read(&mut request, key, "");
+        match kind {
+            "bgp_prefixes" => {
+                selection.check(&request, key, self.built.sessions.iter().map(|session| session.name.as_str()));
+            }
+            "ospfv2_lsas" | "rsvp_lsps" => selection.check(&request, key, self.router_names(kind == "ospfv2_lsas")),
+            _ => {
+                let names = self.built.neighbours.iter().map(|neighbour| neighbour.ethernet.as_str());
+                selection.check(&request, key, names);
+            }
         }
-        if let "ospfv2_lsas" | "rsvp_lsps" = kind {
-            let ospf = kind == "ospfv2_lsas";
-            let key = if ospf { "router_names" } else { "rsvp_router_names" };
-            let selection = Selection::read(&mut request, key, "");
-            selection.check(&request, key, self.router_names(ospf));
-            drop((request, o));
-            errors.or(()).map_err(Failure::validation)?;
-            let rows = if ospf { self.ospf_lsas(&selection) } else { self.rsvp_lsps(&selection) };
-            return Ok(json!({"choice": kind, kind: rows}));
-        }
-        let selection = Selection::read(&mut request, "ethernet_names", "");
-        let names = self.built.neighbours.iter().map(|neighbour| neighbour.ethernet.as_str());
-        selection.check(&request, "ethernet_names", names);
-        drop((request, o));
-        errors.or(()).map_err(Failure::validation)?;
+        let prefixes = (kind == "bgp_prefixes").then(|| prefixes::Wanted::read(&mut request));
+        AskedStates { kind, selection, prefixes }
+    }
+
+    fn neighbours(&self, kind: &str, selection: &Selection) -> Vec<Value> {
         let family = if kind == "ipv4_neighbors" { Family::Ipv4 } else { Family::Ipv6 };
         let mut rows = Vec::new();
         for neighbour in &self.built.neighbours {
@@ -357,6 +409,6 @@ impl Bench {
             }
             rows.push(row);
         }
-        Ok(json!({"choice": kind, kind: rows}))
+        rows
     }
 }

@@ -157,6 +157,7 @@ impl Bench {
         let links: Vec<Link> = infos.iter().zip(&config.ports).map(link).collect();
         let mut built = build(&config, &links, seed)?;
         built.warnings.extend(small_mtus(&config, &links));
+        built.warnings.extend(config.warnings.iter().cloned());
         routers::continue_sequences(&mut built.rig, clock.origin_ns());
         let rig = Rig::new(ports, &built.rig);
         Ok(Bench::with(config, built, rig, links, captures, seed, origin_ns))

@@ -102,7 +102,7 @@ fn notification(o: &mut Object<'_>) -> Notification {
         "hold_timer_expired" => Notification::bare(code::HOLD_TIMER_EXPIRED, 0),
         "finite_state_machine_error" => Notification::bare(code::FINITE_STATE_MACHINE, 0),
         _ => {
-            let [code, subcode] = ["code", "subcode"].map(|key| error.number(key, u8::MAX.into()).unwrap_or(0) as u8);
+            let [code, subcode] = ["code", "subcode"].map(|key| error.number_or(key, u8::MAX.into(), 0) as u8);
             Notification::bare(code, subcode)
         }
     }
@@ -134,7 +134,7 @@ impl Bench {
             let text = format_args!("`{}` does not offer it; set `graceful_restart.enable_gr`", without.name);
             o.wrong("peer_names", text);
         }
-        let away = Duration::from_secs(o.number("restart_delay", 3_600).unwrap_or(30));
+        let away = Duration::from_secs(o.number_or("restart_delay", 3_600, 30));
         let last = o.object("notification").map(|mut o| notification(&mut o));
         (sessions, BgpAction::Restart(away, last))
     }

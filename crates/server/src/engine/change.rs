@@ -14,12 +14,26 @@ pub fn changed(document: &Value, call: Call, body: Value) -> Result<Value, Vec<S
     let mut document = document.clone();
     let empty = Vec::new();
     let mut flows = document["flows"].as_array().unwrap_or(&empty).clone();
-    let mut o = Object::document(body, &errors);
+    change(Object::document(body, &errors), call, &mut flows);
+    document["flows"] = json!(flows);
+    errors.or(document)
+}
+
+/// Properties of a flow that can change.
+const PROPERTIES: [&str; 2] = ["rate", "size"];
+
+/// What a list of flows may be: the configuration is read again.
+fn list() -> Value {
+    json!({"type": "array", "items": {"type": "object"}})
+}
+
+/// Reads a change and makes it.
+pub fn change(mut o: Object<'_>, call: Call, flows: &mut Vec<Value>) {
     match call {
         Call::AppendConfig => {
             for mut item in o.objects("config_append_list") {
                 item.choice(&["flows"], "flows");
-                flows.extend(item.take("flows").and_then(|list| list.as_array().cloned()).unwrap_or_default());
+                flows.extend(item.take("flows", list).and_then(|list| list.as_array().cloned()).unwrap_or_default());
             }
         }
         Call::DeleteConfig => {
@@ -35,22 +49,16 @@ pub fn changed(document: &Value, call: Call, body: Value) -> Result<Value, Vec<S
         }
         _ => {
             o.choice(&["flows"], "flows");
-            update(&mut o.object_or_empty("flows"), &mut flows);
+            update(&mut o.object_or_empty("flows"), flows);
         }
     }
-    drop(o);
-    document["flows"] = json!(flows);
-    errors.or(document)
 }
 
 /// Replaces rate or size of flows.
 fn update(o: &mut Object<'_>, flows: &mut [Value]) {
-    let names = o.texts("property_names");
-    if let Some(other) = names.iter().find(|name| !["rate", "size"].contains(&name.as_str())) {
-        o.wrong("property_names", format_args!("`{other}` is not supported; supported: rate, size"));
-    }
-    let list = o.take("flows").unwrap_or_default();
-    for new in list.as_array().into_iter().flatten() {
+    let names = o.words("property_names", &PROPERTIES);
+    let all = o.take("flows", list).unwrap_or_default();
+    for new in all.as_array().into_iter().flatten() {
         match flows.iter_mut().find(|flow| flow["name"] == new["name"]) {
             Some(flow) => names.iter().for_each(|name| flow[name.as_str()] = new[name.as_str()].clone()),
             None => o.wrong("flows", format_args!("there is no flow {}", new["name"])),

@@ -17,7 +17,7 @@ const WAIT: Duration = Duration::from_millis(5);
 const MOST_NAMED: usize = 10;
 
 /// A control state, with names as indices.
-enum State {
+pub(super) enum State {
     Flows(Action, Vec<usize>),
     Protocols(bool),
     Sessions(bool, Vec<usize>),
@@ -29,7 +29,7 @@ enum State {
 
 /// A route range: index of its session or of its router, and of the range.
 #[derive(Clone, Copy)]
-enum Range {
+pub(super) enum Range {
     Session(usize, usize),
     Router(usize, usize),
 }
@@ -60,7 +60,8 @@ fn state_is(o: &mut Object<'_>, words: [&str; 2]) -> bool {
 }
 
 impl Bench {
-    fn read_state(&self, mut o: Object<'_>) -> State {
+    /// Reads a control state.
+    pub(super) fn read_state(&self, mut o: Object<'_>) -> State {
         let ports = || self.config.ports.iter().map(|port| port.name.as_str());
         match o.choice(&["traffic", "protocol", "port"], "traffic") {
             "port" => {
@@ -196,13 +197,8 @@ impl Bench {
         all.change(rig, action, flows)
     }
 
-    /// The captured frames of a port as a file. Ends the capture.
-    ///
-    /// # Errors
-    /// An unknown port.
-    pub fn capture(&mut self, body: Value) -> Result<Vec<u8>, Failure> {
-        let errors = Errors::default();
-        let mut o = Object::document(body, &errors);
+    /// Reads which port's captured frames a client wants.
+    pub(super) fn read_capture(&self, mut o: Object<'_>) -> Option<usize> {
         let name = o.name("port_name");
         let port = self.config.ports.iter().position(|port| port.name == name);
         if port.is_none() {
@@ -211,7 +207,16 @@ impl Bench {
         if let Some(mut packets) = o.object("packets") {
             packets.choice(&["all"], "all");
         }
-        drop(o);
+        port
+    }
+
+    /// The captured frames of a port as a file. Ends the capture.
+    ///
+    /// # Errors
+    /// An unknown port.
+    pub fn capture(&mut self, body: Value) -> Result<Vec<u8>, Failure> {
+        let errors = Errors::default();
+        let port = self.read_capture(Object::document(body, &errors));
         let port = errors.or(port).map_err(Failure::validation)?;
         let Some(port) = port else { return Ok(Vec::new()) };
         let settings = &self.config.ports[port].capture;

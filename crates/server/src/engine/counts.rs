@@ -128,6 +128,15 @@ pub struct Disturbance {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies(pub Vec<(u64, u64)>);
 
+/// Number of leading bits of a latency that count: three significant digits.
+const BITS: u32 = 11;
+
+/// The largest latency in the bucket that begins with this one.
+fn largest(lowest_ns: u64) -> u64 {
+    let width = 1 << (u64::BITS - lowest_ns.leading_zeros()).saturating_sub(BITS);
+    lowest_ns + (width - 1)
+}
+
 impl Latencies {
     /// The difference between these latencies and the earlier ones `base`.
     pub fn since(mut self, base: &Latencies) -> Latencies {
@@ -135,6 +144,16 @@ impl Latencies {
         self.0.iter_mut().for_each(|(ns, frames)| *frames -= (*frames).min(before.get(ns).copied().unwrap_or(0)));
         self.0.retain(|(_, frames)| *frames > 0);
         self
+    }
+
+    /// At most `most` steps, ascending: upper end in ns, and frames. If there are more buckets, neighbours become one.
+    pub fn steps(&self, most: usize) -> Vec<(u64, u64)> {
+        let together = self.0.len().div_ceil(most).max(1);
+        let step = |buckets: &[(u64, u64)]| {
+            let last = buckets.last().map_or(0, |(ns, _)| *ns);
+            (largest(last), buckets.iter().map(|(_, frames)| frames).sum::<u64>())
+        };
+        self.0.chunks(together).map(step).collect()
     }
 
     fn extremes(&self) -> Option<(u64, u64)> {
@@ -186,6 +205,18 @@ mod tests {
             (Counts::default().latency_ns(Latencies::default), Latencies::default().percentile_ns(50.0)),
             (None, None)
         );
+    }
+
+    #[test]
+    fn steps_have_all_frames_however_few_they_are() {
+        // The buckets are those of the analyzer: 2,048 and 2,049 ns are one, and so are 10.0 ms and 10.008 ms.
+        let latencies = Latencies(vec![(10, 5), (2_047, 1), (2_048, 2), (4_000, 3), (10_002_432, 4)]);
+        let all = [(10, 5), (2_047, 1), (2_049, 2), (4_001, 3), (10_010_623, 4)];
+        assert_eq!(latencies.steps(5), all);
+        assert_eq!(latencies.steps(9), all);
+        assert_eq!(latencies.steps(2), [(2_049, 8), (10_010_623, 7)]);
+        assert_eq!(latencies.steps(1), [(10_010_623, 15)]);
+        assert!(Latencies::default().steps(1).is_empty());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod action;
 mod answers;
 mod bench;
 mod bgp_action;
+mod capabilities;
 mod captures;
 mod change;
 mod control;
@@ -35,6 +36,7 @@ use crate::claims::Claims;
 use crate::model::Config;
 use crate::server::Options;
 use bench::Bench;
+use capabilities::{VERSIONS, capabilities};
 use drophammer_model::quantity::show_duration;
 use drophammer_port::{Backend, SystemClock, af_xdp};
 use serde_json::{Value, json};
@@ -148,9 +150,9 @@ impl Engine {
             Call::GetStates => self.bench.states(body).map(Answer::Json),
             Call::GetCapture => self.bench.capture(body).map(Answer::Bytes),
             Call::GetVersion => Ok(Answer::Json(json!({
-                // Clients read this as the range of compatible client versions.
-                "api_spec_version": ">=1.40.0,<2.0.0", "sdk_version": "", "app_version": env!("CARGO_PKG_VERSION"),
+                "api_spec_version": VERSIONS, "sdk_version": "", "app_version": env!("CARGO_PKG_VERSION"),
             }))),
+            Call::GetCapabilities => Ok(Answer::Json(capabilities(&self.bench, self.options.backend))),
             Call::UpdateConfig | Call::AppendConfig | Call::DeleteConfig => self.change_config(call, body),
             Call::SetControlAction => self.bench.action(body).map(Answer::Json),
         }

@@ -39,10 +39,7 @@ struct Filter {
 impl Wanted {
     /// Reads the part of a request after the names of peers.
     pub fn read(request: &mut Object<'_>) -> Wanted {
-        let words = request.texts("prefix_filters");
-        for word in words.iter().filter(|word| !FAMILIES.iter().any(|(known, ..)| known == word)) {
-            request.wrong("prefix_filters", format_args!("`{word}` is not supported"));
-        }
+        let words = request.words("prefix_filters", &FAMILIES.map(|(word, ..)| word));
         let filter = |mut o: Object<'_>| Filter {
             addresses: o.texts("addresses"),
             length: o.number("prefix_length", 128),

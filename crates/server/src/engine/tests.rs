@@ -80,6 +80,29 @@ fn a_port_that_is_open_only_once_is_closed_before_a_new_configuration_opens_it()
     assert_eq!(transmit(), Ok(warnings(Vec::new())), "it is told once");
 }
 
+#[test]
+fn capabilities_have_every_request_with_its_fields() {
+    let bench = bench(&[], &[flow("f", None)], |_| 0);
+    let told = capabilities(&bench, &LONE);
+    let at = |path: &str| {
+        let path = format!("/requests/{}", path.replace('.', "/properties/"));
+        told.pointer(&path).unwrap_or_else(|| panic!("{path}: {told:#}"))
+    };
+    assert_eq!((&told["backend"], &told["backends"][0]["name"]), (&json!("af_xdp"), &json!("af_packet")));
+    assert_eq!(told["requests"].as_object().map(|requests| requests.len()), Some(9));
+    let state = at("set_control_state.protocol.bgp.peers.state");
+    assert_eq!(*state, json!({"enum": ["down", "up"], "default": "down"}));
+    let cease = at("set_control_action.protocol.bgp.notification.cease.subcode");
+    assert_eq!(cease["enum"].as_array().map(Vec::len), Some(10));
+    for kind in at("get_metrics.choice")["enum"].as_array().unwrap() {
+        at(&format!("get_metrics.{}", kind.as_str().unwrap()));
+    }
+    assert_eq!(at("get_metrics.x-drophammer")["type"], "boolean");
+    assert_eq!(at("get_states.bgp_prefixes.prefix_filters")["items"]["enum"][3], "ipv6_mpls_unicast");
+    assert_eq!(at("update_config.flows.property_names")["items"]["enum"], json!(["rate", "size"]));
+    assert_eq!(at("get_capture.port_name")["type"], "string");
+}
+
 fn bench(devices: &[Value], flows: &[Value], wall: Wall) -> Bench {
     let config = Config::read(json!({
         "ports": [{"name": "p1", "location": "a"}, {"name": "p2", "location": "b"}], "devices": devices, "flows": flows,
@@ -196,6 +219,28 @@ fn the_order_of_a_flow_to_several_ports_is_not_known() {
         let answer = bench.metrics(json!({"choice": "flow", "flow": {}, "x-drophammer": true})).unwrap();
         assert_eq!(answer["flow_metrics"][0]["x-drophammer"]["frames_out_of_order"], out_of_order);
     }
+}
+
+#[test]
+fn a_client_may_ask_for_the_histogram_of_latencies() {
+    let mut flow = flow("f", Some(100));
+    flow["metrics"] = json!({"enable": true, "latency": {"enable": true}});
+    let mut bench = bench(&[], &[flow], |_| 0);
+    bench.start_flows(&[0]).unwrap();
+    finish(&mut bench);
+    let mut asked = |key: &str| {
+        let answer = bench.metrics(json!({"choice": "flow", "flow": {}, key: true})).unwrap();
+        answer["flow_metrics"][0].clone()
+    };
+    let plain = asked("x-drophammer");
+    assert_eq!(plain["loss"], 0.0, "it is there even if the flow does not ask for it");
+    assert_eq!(plain["x-drophammer"]["latency"]["histogram"], json!(null), "{plain}");
+    let more = asked("x-drophammer-histogram");
+    let latency = &more["x-drophammer"]["latency"];
+    let steps = latency["histogram"].as_array().unwrap();
+    assert_eq!(steps.iter().map(|step| step["frames"].as_u64().unwrap()).sum::<u64>(), 100, "{latency}");
+    let ends: Vec<f64> = steps.iter().map(|step| step["up_to_ns"].as_f64().unwrap()).collect();
+    assert!(ends.is_sorted() && ends.last().copied() >= latency["maximum_ns"].as_f64(), "{latency}");
 }
 
 #[test]

@@ -6,4 +6,5 @@ mod service;
 mod table;
 pub mod transcode;
 
+pub(crate) use service::refuse;
 pub use service::{MOST_BYTES, routes};

@@ -196,10 +196,16 @@ fn refused(reason: &impl ToString) -> Status {
     status(&Failure::validation(vec![reason.to_string()]))
 }
 
+/// The answer to a request that is refused before it is read.
+pub(crate) fn refuse(failure: &Failure) -> Response {
+    status(failure).into_http()
+}
+
 /// A failure as clients expect it: the message is the JSON of `Error`, with the code of gRPC.
 fn status(failure: &Failure) -> Status {
     let code = match failure.code {
         400 => Code::InvalidArgument,
+        401 => Code::Unauthenticated,
         404 => Code::NotFound,
         409 => Code::FailedPrecondition,
         413 => Code::ResourceExhausted,

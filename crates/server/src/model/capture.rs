@@ -82,7 +82,7 @@ fn filter(o: &mut Object<'_>) -> Filter {
         "ipv4" => (FilterHeader::Ipv4, IPV4),
         "ipv6" => (FilterHeader::Ipv6, IPV6),
         _ => {
-            let offset = of.number("offset", MOST_OFFSET).unwrap_or(0) as usize;
+            let offset = of.number_or("offset", MOST_OFFSET, 0) as usize;
             let length = of.within("bit_length", [1, MOST_BITS], 8) as usize;
             let fields = field(&mut of, offset..offset + length).into_iter().collect();
             return Filter { header: FilterHeader::Custom(offset + length), fields };

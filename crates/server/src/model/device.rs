@@ -8,6 +8,7 @@ use drophammer_emulation::device::{Tag, Tags};
 use drophammer_model::mac::MacAddr;
 use drophammer_model::routes::{Origin, PathSegment, PathSegmentKind, Prefix, RouteAttributes};
 use drophammer_wire::bgp::update::Labels;
+use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -126,6 +127,8 @@ pub struct RouteRange {
     pub path_id: Option<u32>,
 }
 
+/// MTU of an ethernet in the API's model, if a client gives none.
+const MTU: u64 = 1_500;
 /// The largest label.
 const LAST_LABEL: u64 = (1 << 20) - 1;
 /// Maximum number of routes of a range.
@@ -184,7 +187,10 @@ fn interface(mut o: Object<'_>) -> Interface {
     connection.choice(&["port_name"], "port_name");
     let port = connection.name("port_name");
     drop(connection);
-    o.number("mtu", u16::MAX.into());
+    if let Some(mtu) = o.number("mtu", u16::MAX.into()).filter(|mtu| *mtu != MTU) {
+        let text = format_args!("{mtu} has no effect: frames of devices have the size that they need");
+        o.errors().warn(&o.path_of("mtu"), text);
+    }
     let tags: Vec<Tag> = o.objects("vlans").into_iter().map(tag).collect();
     let tags = Tags::new(&tags).unwrap_or_else(|why| {
         o.wrong("vlans", why);
@@ -198,11 +204,12 @@ fn interface(mut o: Object<'_>) -> Interface {
 fn tag(mut o: Object<'_>) -> Tag {
     let tpids = [("x8100", 0x8100), ("x88A8", 0x88a8), ("x9100", 0x9100)];
     let tpid = tpids[o.word("tpid", &tpids.map(|(word, _)| word), 0)].1;
+    o.note("priority", || json!({"const": 0}));
     if o.number("priority", 7).is_some_and(|priority| priority > 0) {
         o.wrong("priority", "only 0 is supported for frames of devices");
     }
     o.ignore("name");
-    Tag { tpid, vid: o.number("id", 4_094).unwrap_or(1) as u16 }
+    Tag { tpid, vid: o.number_or("id", 4_094, 1) as u16 }
 }
 
 fn address<F: Family>(mut o: Object<'_>) -> Address {
@@ -213,7 +220,7 @@ fn address<F: Family>(mut o: Object<'_>) -> Address {
     Address {
         name: o.name("name"),
         address: required::<F>(&mut o, "address"),
-        prefix_len: o.number("prefix", F::BITS.into()).map_or(F::PREFIX, |prefix| prefix as u8),
+        prefix_len: o.number_or("prefix", F::BITS.into(), F::PREFIX.into()) as u8,
         gateway: required::<F>(&mut o, "gateway"),
     }
 }
@@ -241,7 +248,8 @@ const KEEP_ALIVE: u64 = 30;
 
 fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
     let internal = o.word("as_type", &["ibgp", "ebgp"], 1) == 0;
-    let asn = o.number("as_number", u32::MAX.into()).unwrap_or(0) as u32;
+    o.note("as_number", || json!({"type": "integer", "minimum": 1, "maximum": u32::MAX}));
+    let asn = o.number_or("as_number", u32::MAX.into(), 0) as u32;
     if asn == 0 {
         o.wrong("as_number", "this is required, and must not be 0");
     }
@@ -250,7 +258,7 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
         o.wrong("as_number", format_args!("{asn} has more than the two octets of `as_number_width`"));
     }
     let mut advanced = o.object_or_empty("advanced");
-    let hold = Duration::from_secs(advanced.number("hold_time_interval", u16::MAX.into()).unwrap_or(90));
+    let hold = Duration::from_secs(advanced.number_or("hold_time_interval", u16::MAX.into(), 90));
     // A KEEPALIVE leaves in a third of the hold time at the latest. Clients write the default of the model, whatever the hold time.
     let keep_alive = hold.as_secs() / 3;
     let interval = advanced.number("keep_alive_interval", u16::MAX.into());
@@ -258,11 +266,13 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
         let text = format_args!("only a third of the hold time is supported, {keep_alive} s; leave it out");
         advanced.wrong("keep_alive_interval", text);
     }
+    advanced.note("update_interval", || json!({"const": 0}));
     if advanced.number("update_interval", u32::MAX.into()).is_some_and(|interval| interval > 0) {
         advanced.wrong("update_interval", "only 0 is supported");
     }
     advanced.only("time_to_live", 64);
     for key in ["listen_port", "neighbor_port"] {
+        advanced.note(key, || json!({"const": 179}));
         if advanced.number(key, u16::MAX.into()).is_some_and(|port| port != 179) {
             advanced.wrong(key, "only 179 is supported");
         }
@@ -273,14 +283,15 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
     let unicast = ["ipv4_unicast", "ipv6_unicast"].map(|key| capability.flag(key, true));
     let labelled = ["ipv4_mpls", "ipv6_mpls"].map(|key| capability.flag(key, false));
     let add_path = ["ipv4_unicast_add_path", "ipv6_unicast_add_path"].map(|key| capability.flag(key, false));
-    capability.ignore("route_refresh");
+    capability.without_effect("route_refresh", true, "devices always offer route refresh");
     capability.drop_false();
     drop(capability);
     let mut filter = o.object_or_empty("learned_information_filter");
     let learns = ["unicast_ipv4_prefix", "unicast_ipv6_prefix", "ipv4_mpls_unicast_prefix", "ipv6_mpls_unicast_prefix"]
         .map(|key| filter.flag(key, false));
     drop(filter);
-    o.flag("traditional_nlri_for_ipv4_routes", true);
+    let text = "IPv4 routes are in the NLRI of UPDATE messages";
+    o.without_effect("traditional_nlri_for_ipv4_routes", true, text);
     let graceful_restart = o.object("graceful_restart").and_then(graceful_restart);
     let mut routes: Vec<RouteRange> =
         o.objects("v4_routes").into_iter().map(|o| route_range::<Ipv4Addr>(o, asn)).collect();
@@ -320,11 +331,12 @@ fn peer<F: Family>(mut o: Object<'_>, address_name: &str) -> Peer {
 /// Graceful restart, if it is enabled.
 fn graceful_restart(mut o: Object<'_>) -> Option<GracefulRestartConfig> {
     let enabled = o.flag("enable_gr", false);
+    o.note("enable_llgr", || json!({"const": false}));
     if o.flag("enable_llgr", false) {
         o.wrong("enable_llgr", "not supported");
     }
-    o.ignore("stale_time");
-    let seconds = o.number("restart_time", 4_095).unwrap_or(45);
+    o.without_effect("stale_time", 10, "devices forget the routes of a peer that restarts");
+    let seconds = o.number_or("restart_time", 4_095, 45);
     let notification = o.flag("enable_notification", true);
     // Devices receive and answer frames whatever their sessions do.
     let (restart_time, forwarding) = (Duration::from_secs(seconds), true);
@@ -336,8 +348,8 @@ fn route_range<F: Family>(mut o: Object<'_>, asn: u32) -> RouteRange {
     let mut prefixes = Vec::new();
     for mut range in o.objects("addresses") {
         let first = required::<F>(&mut range, "address");
-        let length = range.number("prefix", F::BITS.into()).map_or(F::PREFIX, |length| length as u8);
-        let (count, step) = ["count", "step"].map(|key| range.number(key, u32::MAX.into()).unwrap_or(1)).into();
+        let length = range.number_or("prefix", F::BITS.into(), F::PREFIX.into()) as u8;
+        let (count, step) = ["count", "step"].map(|key| range.number_or(key, u32::MAX.into(), 1)).into();
         if prefixes.len() as u64 + count > MOST_ROUTES {
             range.wrong("count", format_args!("a range has at most {MOST_ROUTES} routes"));
             continue;
@@ -362,20 +374,22 @@ fn route_range<F: Family>(mut o: Object<'_>, asn: u32) -> RouteRange {
         o.wrong("next_hop_mode", "`manual` needs the address of the next hop");
     }
     let mut advanced = o.object_or_empty("advanced");
+    let has_med = advanced.flag("include_multi_exit_discriminator", true);
     let med = advanced.number("multi_exit_discriminator", u32::MAX.into()).map(|med| med as u32);
-    let med = med.filter(|_| advanced.flag("include_multi_exit_discriminator", true));
+    let med = med.filter(|_| has_med);
+    advanced.note("include_origin", || json!({"const": true}));
     if !advanced.flag("include_origin", true) {
         advanced.wrong("include_origin", "routes without origin are not supported");
     }
     let origin = Origin::from_code(advanced.word("origin", &["igp", "egp", "incomplete"], 0) as u8).unwrap_or_default();
-    let local_pref = advanced.number("local_preference", u32::MAX.into()).unwrap_or(100) as u32;
+    let local_pref = advanced.number_or("local_preference", u32::MAX.into(), 100) as u32;
     let local_pref = Some(local_pref).filter(|_| advanced.flag("include_local_preference", true));
     drop(advanced);
     let mut communities: Vec<u32> = o.objects("communities").into_iter().map(community).collect();
     communities.sort_unstable();
     communities.dedup();
     let labels = o.object("mpls_labels").and_then(|bindings| labels(bindings, prefixes.len() as u64));
-    let path_id = o.object("add_path").map(|mut add| add.number("path_id", u32::MAX.into()).unwrap_or(1) as u32);
+    let path_id = o.object("add_path").map(|mut add| add.number_or("path_id", u32::MAX.into(), 1) as u32);
     let path = as_path(&mut o, asn);
     let attributes =
         RouteAttributes { origin, path, med, local_pref, communities, next_hop, ..RouteAttributes::default() };
@@ -394,7 +408,7 @@ fn labels(mut o: Object<'_>, count: u64) -> Option<Labels> {
         further.errors().add(further.path(), "only one label per route is supported");
     }
     let [start, max, step] = [("start", 16), ("max", LAST_LABEL), ("step", 1)]
-        .map(|(key, default)| first.number(key, LAST_LABEL).unwrap_or(default));
+        .map(|(key, default)| first.number_or(key, LAST_LABEL, default));
     if start > max || step > 0 && start + count.saturating_sub(1) > max {
         first.wrong("max", format_args!("{count} labels from {start} on go beyond it"));
     }
@@ -434,7 +448,7 @@ fn ascending(first: IpAddr, length: u8, count: u64, step: u64) -> Option<Vec<Pre
 fn community(mut o: Object<'_>) -> u32 {
     let known = [("no_export", 0xffff_ff01), ("no_advertised", 0xffff_ff02), ("no_export_subconfed", 0xffff_ff03)];
     let words = ["manual_as_number", known[0].0, known[1].0, known[2].0, "llgr_stale", "no_llgr"];
-    let [asn, custom] = ["as_number", "as_custom"].map(|key| o.number(key, u16::MAX.into()).unwrap_or(0) as u32);
+    let [asn, custom] = ["as_number", "as_custom"].map(|key| o.number_or(key, u16::MAX.into(), 0) as u32);
     match o.word("type", &words, 0) {
         0 => asn << 16 | custom,
         4 => 0xffff_0006,
@@ -474,7 +488,8 @@ const MOST_ASES: usize = 254;
 
 fn segment(mut o: Object<'_>, kinds: [PathSegmentKind; 4]) -> PathSegment {
     let kind = kinds[o.word("type", &["as_seq", "as_set", "as_confed_seq", "as_confed_set"], 0)];
-    let list = o.take("as_numbers").unwrap_or_default();
+    let accepted = || json!({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": u32::MAX}});
+    let list = o.take("as_numbers", accepted).unwrap_or_default();
     let number = |value| super::read::whole(value).and_then(|number| u32::try_from(number).ok()).filter(|asn| *asn > 0);
     let ases: Option<Vec<u32>> = list.as_array().and_then(|list| list.iter().map(number).collect());
     if ases.as_ref().is_none_or(|ases| ases.is_empty()) {

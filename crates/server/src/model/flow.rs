@@ -5,6 +5,7 @@ use super::read::Object;
 use super::tag::Tags;
 use drophammer_model::size::{FrameSize, MAX_FRAME, MAX_SIZES, MIN_FRAME, PacketSize};
 use drophammer_model::traffic::Header;
+use serde_json::json;
 use std::time::Duration;
 
 /// A flow.
@@ -120,8 +121,6 @@ pub enum Length {
 pub struct FlowMetrics {
     /// True if the flow is in the metrics.
     pub enable: bool,
-    /// Loss.
-    pub loss: bool,
     /// Latency.
     pub latency: bool,
     /// True for latency from the first bit to the first bit, false for latency until the whole frame has arrived.
@@ -205,17 +204,19 @@ fn mix(name: String, parts: Vec<(FrameSize, u16)>) -> PacketSize {
 fn size(flow: &mut Object<'_>) -> (PacketSize, u64) {
     let mut o = flow.object_or_empty("size");
     let bounded = |o: &mut Object<'_>, key: &str, default: u64| {
-        let size = o.number(key, u16::MAX.into()).unwrap_or(default);
+        let (least, most) = (*SIZES.start(), *SIZES.end());
+        o.note(key, || json!({"type": "integer", "minimum": least, "maximum": most, "default": default}));
+        let size = o.number_or(key, u16::MAX.into(), default);
         if !SIZES.contains(&size) {
             o.wrong(key, format_args!("{size} bytes are not supported; write at most {MAX_FRAME}"));
         }
-        size.clamp(*SIZES.start(), *SIZES.end())
+        size.clamp(least, most)
     };
     match o.choice(&["fixed", "increment", "random", "weight_pairs"], "fixed") {
         "increment" => {
             let mut range = o.object_or_empty("increment");
             let (start, end) = (bounded(&mut range, "start", 64), bounded(&mut range, "end", 1518));
-            let step = range.number("step", u16::MAX.into()).unwrap_or(1).max(1);
+            let step = range.number_or("step", u16::MAX.into(), 1).max(1);
             if start > end || (end - start) / step >= MOST_SIZES {
                 range.wrong("step", format_args!("1 to {MOST_SIZES} sizes are supported; use a larger step"));
                 return (PacketSize::Fixed(fixed(start)), start);
@@ -237,7 +238,7 @@ fn size(flow: &mut Object<'_>) -> (PacketSize, u64) {
             let mut pairs = o.object_or_empty("weight_pairs");
             let list: Vec<(u64, f64)> = match pairs.choice(&["predefined", "custom"], "predefined") {
                 "custom" => {
-                    let read = |mut o: Object<'_>| (bounded(&mut o, "size", 64), o.float("weight").unwrap_or(1.0));
+                    let read = |mut o: Object<'_>| (bounded(&mut o, "size", 64), o.float_or("weight", 1.0));
                     pairs.objects("custom").into_iter().map(read).collect()
                 }
                 _ => predefined(pairs.word("predefined", &PREDEFINED, 0)),
@@ -300,7 +301,8 @@ fn rate(flow: &mut Object<'_>) -> Rate {
         "gbps" => (1e9, 1.0),
         _ => (1.0, 100.0),
     };
-    let number = o.float(kind).unwrap_or(default) * factor;
+    o.note(kind, || json!({"type": "number", "exclusiveMinimum": 0, "default": default}));
+    let number = o.float_or(kind, default) * factor;
     if number == 0.0 {
         o.wrong(kind, "the rate must be above 0");
     }
@@ -316,14 +318,15 @@ fn gap(o: &mut Object<'_>, key: &str, default: f64) -> Gap {
     let Some(mut gap) = o.object(key) else { return Gap::Bytes(default) };
     let nanoseconds = |ns: f64| Gap::Time(Duration::from_nanos(ns.min(1e18) as u64));
     match gap.choice(&["bytes", "nanoseconds", "microseconds"], "bytes") {
-        "nanoseconds" => nanoseconds(gap.float("nanoseconds").unwrap_or(0.0)),
-        "microseconds" => nanoseconds(gap.float("microseconds").unwrap_or(0.0) * 1e3),
-        _ => Gap::Bytes(gap.float("bytes").unwrap_or(default)),
+        "nanoseconds" => nanoseconds(gap.float_or("nanoseconds", 0.0)),
+        "microseconds" => nanoseconds(gap.float_or("microseconds", 0.0) * 1e3),
+        _ => Gap::Bytes(gap.float_or("bytes", default)),
     }
 }
 
 /// The smallest gap between frames, in bytes. Ethernet needs 12, and the rate of a flow determines its gaps.
 fn smallest_gap(o: &mut Object<'_>) {
+    o.note("gap", || json!({"type": "integer", "minimum": 0, "maximum": 12, "default": 12}));
     if o.number("gap", u32::MAX.into()).is_some_and(|gap| gap > 12) {
         o.wrong(
             "gap",
@@ -340,15 +343,16 @@ fn length(flow: &mut Object<'_>) -> Length {
     match kind {
         "burst" => Length::Bursts {
             bursts: o.number("bursts", u32::MAX.into()).filter(|bursts| *bursts > 0),
-            frames: o.number("packets", u32::MAX.into()).unwrap_or(1).max(1),
+            frames: o.number_or("packets", u32::MAX.into(), 1).max(1),
             gap: gap(&mut o, "inter_burst_gap", 12.0),
         },
         "fixed_packets" => Length::Frames {
-            frames: o.number("packets", u32::MAX.into()).unwrap_or(1).max(1),
+            frames: o.number_or("packets", u32::MAX.into(), 1).max(1),
             delay: gap(&mut o, "delay", 0.0),
         },
         "fixed_seconds" => {
-            let seconds = o.float("seconds").unwrap_or(1.0);
+            o.note("seconds", || json!({"type": "number", "minimum": 1e-9, "maximum": 1e6, "default": 1}));
+            let seconds = o.float_or("seconds", 1.0);
             if !(1e-9..=1e6).contains(&seconds) {
                 o.wrong("seconds", "write more than 0 and at most 1,000,000 seconds");
             }
@@ -361,13 +365,14 @@ fn length(flow: &mut Object<'_>) -> Length {
 fn metrics(flow: &mut Object<'_>) -> FlowMetrics {
     let mut o = flow.object_or_empty("metrics");
     let enable = o.flag("enable", false);
-    let loss = o.flag("loss", false);
+    // Loss is in all metrics.
+    o.flag("loss", false);
     let timestamps = o.flag("timestamps", false);
     let (cut_through, latency) = o.object("latency").map_or((false, false), |mut latency| {
         let mode = latency.word("mode", &["store_forward", "cut_through"], 0);
         (mode == 1, latency.flag("enable", false))
     });
-    FlowMetrics { enable, loss, latency, cut_through: latency && cut_through, timestamps }
+    FlowMetrics { enable, latency, cut_through: latency && cut_through, timestamps }
 }
 
 #[cfg(test)]

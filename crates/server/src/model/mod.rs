@@ -10,6 +10,7 @@ pub mod flow;
 pub mod ospf;
 pub mod packet;
 mod pattern;
+pub mod probe;
 pub mod read;
 pub mod rsvp;
 pub mod tag;
@@ -19,8 +20,9 @@ use device::Device;
 use drophammer_model::quantity::Bandwidth;
 use flow::Flow;
 use read::{Errors, Object};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
+use std::sync::LazyLock;
 
 /// A configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +37,8 @@ pub struct Config {
     pub auto_start: bool,
     /// What is recorded for convergence.
     pub events: Events,
+    /// Warnings about fields that have no effect.
+    pub warnings: Vec<String>,
 }
 
 /// What is recorded for convergence.
@@ -79,6 +83,20 @@ const SPEEDS: [(&str, u64); 13] = [
     ("speed_800_gbps", 800_000_000_000),
 ];
 
+/// Why a setting of layer 1 has no effect.
+const OWN: &str = "the interface itself determines it; `ethtool` sets it";
+
+/// Settings of auto-negotiation, with the defaults of the model.
+const NEGOTIATION: [(&str, bool); 7] = [
+    ("advertise_1000_mbps", true),
+    ("advertise_100_fd_mbps", true),
+    ("advertise_100_hd_mbps", true),
+    ("advertise_10_fd_mbps", true),
+    ("advertise_10_hd_mbps", true),
+    ("link_training", false),
+    ("rs_fec", false),
+];
+
 impl Config {
     /// Reads a configuration.
     ///
@@ -86,8 +104,15 @@ impl Config {
     /// Everything that is wrong or not supported, each with its path.
     pub fn read(document: Value) -> Result<Config, Vec<String>> {
         let errors = Errors::default();
-        let config = config(Object::document(document, &errors));
+        let mut config = config(Object::document(document, &errors));
+        config.warnings = errors.take_warnings();
         errors.or(config)
+    }
+
+    /// What a configuration may have, as a JSON Schema. The first call takes a while.
+    pub fn accepted() -> &'static Value {
+        static ACCEPTED: LazyLock<Value> = LazyLock::new(|| probe::accepted(|document| drop(config(document))));
+        &ACCEPTED
     }
 
     /// Sets the interfaces of the ports whose locations stand for one.
@@ -124,7 +149,7 @@ fn config(mut o: Object<'_>) -> Config {
     let events = events(&mut o);
     let devices = o.objects("devices").into_iter().map(device::device).collect();
     let flows = o.objects("flows").into_iter().map(flow::flow).collect();
-    let config = Config { ports, devices, flows, auto_start, events };
+    let config = Config { ports, devices, flows, auto_start, events, warnings: Vec::new() };
     let mut seen = HashSet::new();
     for name in config.names() {
         if !name.is_empty() && !seen.insert(name) {
@@ -187,10 +212,13 @@ fn layer1(mut o: Object<'_>, ports: &mut [Port]) {
     o.name("name");
     let at = o.has("speed").then(|| o.word("speed", &SPEEDS.map(|(word, _)| word), 5));
     let mtu = o.number("mtu", 14_000).map(|mtu| mtu as u32);
-    // Every frame on the line arrives.
-    ["promiscuous", "media", "ieee_media_defaults", "auto_negotiate", "auto_negotiation"]
-        .iter()
-        .for_each(|key| o.ignore(key));
+    o.without_effect("promiscuous", true, "every frame on the line arrives");
+    ["media", "ieee_media_defaults", "auto_negotiate"].iter().for_each(|key| o.without_effect(key, Value::Null, OWN));
+    if let Some(mut negotiation) = o.object("auto_negotiation") {
+        for (key, default) in NEGOTIATION {
+            negotiation.without_effect(key, default, OWN);
+        }
+    }
     each_port(&mut o, ports, |port| {
         port.speed = at.map(|at| Bandwidth(SPEEDS[at].1)).or(port.speed);
         port.mtu = mtu.or(port.mtu);
@@ -207,7 +235,7 @@ fn capture(mut o: Object<'_>, ports: &mut [Port]) {
 fn options(config: &mut Object<'_>) -> bool {
     let Some(mut o) = config.object("options") else { return true };
     if let Some(mut port) = o.object("port_options") {
-        port.ignore("location_preemption");
+        port.without_effect("location_preemption", false, "an interface that another program uses is refused");
         port.drop_false();
     }
     if let Some(mut flow) = o.object("flow_options") {
@@ -220,7 +248,8 @@ fn events(config: &mut Object<'_>) -> Events {
     let Some(mut o) = config.object("events") else { return Events::default() };
     let control_plane = o.object("cp_events").is_some_and(|mut events| events.flag("enable", false));
     let rate_threshold = o.object("dp_events").and_then(|mut events| {
-        let threshold = events.float("rx_rate_threshold").unwrap_or(95.0);
+        events.note("rx_rate_threshold", || json!({"type": "number", "minimum": 0, "maximum": 100, "default": 95}));
+        let threshold = events.float_or("rx_rate_threshold", 95.0);
         if threshold > 100.0 {
             events.wrong("rx_rate_threshold", format_args!("{threshold} is more than 100 per cent"));
         }
@@ -267,6 +296,88 @@ mod tests {
         let config = config.unwrap();
         assert_eq!(config.ports[0].speed, Some(Bandwidth(1_000_000_000)));
         assert_eq!(config.ports.iter().map(|port| port.capture.next_generation).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn fields_without_effect_are_told_by_their_path_unless_they_have_the_default() {
+        let config = |other: bool| {
+            let pick = |usual: Value, unusual: Value| if other { unusual } else { usual };
+            json!({
+                "ports": [{"name": "p", "location": "eth1"}],
+                "layer1": [{
+                    "name": "l", "port_names": ["p"], "promiscuous": pick(json!(true), json!(false)),
+                    "media": pick(Value::Null, json!("fiber")), "ieee_media_defaults": pick(Value::Null, json!(false)),
+                    "auto_negotiate": pick(Value::Null, json!(false)),
+                    "auto_negotiation": {"advertise_10_hd_mbps": true, "rs_fec": other, "link_training": false},
+                }],
+                "options": {"port_options": {"location_preemption": other}},
+                "devices": [{
+                    "name": "d",
+                    "ethernets": [{
+                        "name": "e", "connection": {"port_name": "p"}, "mtu": pick(json!("1500"), json!(9000)),
+                        "ipv4_addresses": [{"name": "a", "address": "10.0.0.2", "gateway": "10.0.0.1"}],
+                    }],
+                    "bgp": {"router_id": "1.1.1.1", "ipv4_interfaces": [{"ipv4_name": "a", "peers": [{
+                        "name": "peer", "peer_address": "10.0.0.1", "as_number": 7,
+                        "advanced": {"hold_time_interval": 9, "keep_alive_interval": 30},
+                        "capability": {"route_refresh": !other}, "traditional_nlri_for_ipv4_routes": !other,
+                        "graceful_restart": {"enable_gr": true, "stale_time": pick(json!(10), json!(11))},
+                    }]}]},
+                }],
+            })
+        };
+        assert_eq!(Config::read(config(false)).unwrap().warnings, [""; 0]);
+        let warnings = Config::read(config(true)).unwrap().warnings;
+        let paths: Vec<&str> = warnings.iter().map(|text| text.split(": ").next().unwrap()).collect();
+        let peer = |key: &str| format!("devices[0].bgp.ipv4_interfaces[0].peers[0].{key}");
+        let expected = [
+            "layer1[0].promiscuous".to_owned(),
+            "layer1[0].media".into(),
+            "layer1[0].ieee_media_defaults".into(),
+            "layer1[0].auto_negotiate".into(),
+            "layer1[0].auto_negotiation.rs_fec".into(),
+            "options.port_options.location_preemption".into(),
+            "devices[0].ethernets[0].mtu".into(),
+            peer("capability.route_refresh"),
+            peer("traditional_nlri_for_ipv4_routes"),
+            peer("graceful_restart.stale_time"),
+        ];
+        assert_eq!(paths, expected);
+    }
+
+    #[test]
+    fn what_is_accepted_comes_from_the_readers() {
+        let accepted = Config::accepted();
+        let at = |path: &str| accepted.pointer(path).unwrap_or_else(|| panic!("{path}: {accepted}"));
+        let flow = "/properties/flows/items/properties";
+        let kinds = at(&format!("{flow}/packet/items/properties/choice/enum"));
+        assert_eq!(*kinds, json!(packet::KINDS));
+        for kind in packet::KINDS {
+            at(&format!("{flow}/packet/items/properties/{kind}"));
+        }
+        let source = format!("{flow}/packet/items/properties/ipv4/properties/src/properties");
+        assert_eq!(*at(&format!("{source}/increment/properties/step")), json!({"type": "string", "format": "ipv4"}));
+        let phb = format!("{flow}/packet/items/properties/ipv4/properties/priority/properties/dscp/properties/phb");
+        assert_eq!(at(&format!("{phb}/properties/random/properties/max"))["maximum"], 63);
+        assert_eq!(at(&format!("{flow}/rate/properties/choice"))["default"], "pps");
+        assert_eq!(at("/properties/layer1/items/properties/speed/enum").as_array().map(Vec::len), Some(SPEEDS.len()));
+        assert_eq!(*at("/properties/captures/items/properties/format/enum"), json!(["pcap", "pcapng"]));
+        assert_eq!(*at(&format!("{source}/auto")), json!({}));
+        let sizes = |default: u64| json!({"type": "integer", "minimum": 1, "maximum": 9_216, "default": default});
+        assert_eq!(*at(&format!("{flow}/size/properties/fixed")), sizes(64));
+        assert_eq!(*at(&format!("{flow}/size/properties/increment/properties/end")), sizes(1_518));
+        assert_eq!(at(&format!("{flow}/rate/properties/mbps"))["exclusiveMinimum"], 0);
+        let others = json!({"const": false});
+        assert_eq!(*at("/properties/options/properties/port_options/additionalProperties"), others);
+        let device = "/properties/devices/items/properties";
+        assert_eq!(*at(&format!("{device}/ospfv2/properties/capabilities/additionalProperties")), others);
+        assert_eq!(*at(&format!("{device}/ethernets/items/properties/vlans/items/properties/name")), json!({}));
+        let peers = format!("{device}/bgp/properties/ipv4_interfaces/items/properties/peers/items/properties");
+        assert_eq!(*at(&format!("{peers}/capability/additionalProperties")), others);
+        assert_eq!(at(&format!("{peers}/as_number"))["minimum"], 1);
+        assert_eq!(at(&format!("{peers}/advanced/properties/hold_time_interval"))["default"], 90);
+        let device = at("/properties/devices/items/properties").as_object().unwrap();
+        assert!(["bgp", "ospfv2", "rsvp"].iter().all(|key| device.contains_key(*key)), "{device:?}");
     }
 
     #[test]

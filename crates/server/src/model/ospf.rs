@@ -47,7 +47,7 @@ pub fn router(mut o: Object<'_>) -> OspfRouter {
     config.retransmit_interval = o.within("lsa_retransmit_time", [1, u16::MAX.into()], 5) as u16;
     o.only("lsa_refresh_time", 1_800);
     o.only("max_flood_lsu_per_burst", 1);
-    config.update_gap = 1_000 * o.number("inter_burst_lsu_interval", 60_000).unwrap_or(33) as u32;
+    config.update_gap = 1_000 * o.number_or("inter_burst_lsu_interval", 60_000, 33) as u32;
     if let Some(mut restart) = o.object("graceful_restart") {
         restart.drop_false();
     }
@@ -77,7 +77,7 @@ fn interface(mut o: Object<'_>, config: &mut OspfConfig) -> (String, String) {
     let mut area = o.object_or_empty("area");
     config.area = match area.choice(&["id", "ip"], "id") {
         "ip" => area.parsed("ip").unwrap_or(Ipv4Addr::UNSPECIFIED),
-        _ => Ipv4Addr::from_bits(area.number("id", u32::MAX.into()).unwrap_or(0) as u32),
+        _ => Ipv4Addr::from_bits(area.number_or("id", u32::MAX.into(), 0) as u32),
     };
     drop(area);
     let mut network = o.object_or_empty("network_type");
@@ -92,8 +92,8 @@ fn interface(mut o: Object<'_>, config: &mut OspfConfig) -> (String, String) {
     let mut advanced = o.object_or_empty("advanced");
     config.hello_interval = advanced.within("hello_interval", [1, u16::MAX.into()], 10) as u16;
     config.dead_interval = advanced.within("dead_interval", [1, u32::MAX.into()], 40) as u32;
-    config.cost = advanced.number("routing_metric", u16::MAX.into()).unwrap_or(10) as u16;
-    config.priority = advanced.number("priority", u8::MAX.into()).unwrap_or(0) as u8;
+    config.cost = advanced.number_or("routing_metric", u16::MAX.into(), 10) as u16;
+    config.priority = advanced.number_or("priority", u8::MAX.into(), 0) as u8;
     config.ignore_mtu = !advanced.flag("validate_received_mtu", true);
     drop(advanced);
     if let Some(mut protection) = o.object("link_protection") {
@@ -148,7 +148,7 @@ fn route_range(mut o: Object<'_>, config: &mut OspfConfig) -> Option<OspfRange> 
     drop(origin);
     // The largest metric means that there is no route. Metrics of router links have 16 bits.
     let most = if kind == "intra_area" { u16::MAX.into() } else { LS_INFINITY - 1 };
-    let metric = o.number("metric", most.into()).unwrap_or(0) as u32;
+    let metric = o.number_or("metric", most.into(), 0) as u32;
     let networks = Networks { metric, ..networks? };
     let taken = match kind {
         "inter_area" => config.inter_area.replace(networks).is_some(),

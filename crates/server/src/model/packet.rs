@@ -9,7 +9,8 @@ use drophammer_model::traffic::{
 };
 use std::net::Ipv4Addr;
 
-const KINDS: &[&str] =
+/// The headers that a flow can have.
+pub const KINDS: &[&str] =
     &["ethernet", "vlan", "mpls", "ipv4", "ipv6", "gre", "udp", "vxlan", "tcp", "icmp", "icmpv6", "arp", "custom"];
 
 /// EtherType of frames whose payload has none (the model's default of an automatic one).

@@ -4,7 +4,7 @@ use super::read::{Object, whole};
 use super::tag;
 use drophammer_model::mac::MacAddr;
 use drophammer_model::traffic::{Bits, Field, FieldValue};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A value of a pattern, as it is written in JSON.
@@ -14,10 +14,22 @@ pub trait Written: FieldValue {
     /// # Errors
     /// What is accepted.
     fn read(value: &Value) -> Result<Self, String>;
+
+    /// What is accepted, as a JSON Schema.
+    fn accepted() -> Value;
+}
+
+/// The largest number of a field.
+fn most<T: FieldValue>() -> u128 {
+    u128::MAX >> (128 - T::WIDTH)
+}
+
+fn whole_numbers<T: FieldValue>() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": most::<T>() as u64})
 }
 
 fn number<T: FieldValue>(value: &Value) -> Result<T, String> {
-    let most = u128::MAX >> (128 - T::WIDTH);
+    let most = most::<T>();
     let fits = whole(value).map(u128::from).filter(|number| *number <= most);
     fits.map(T::from_bits).ok_or_else(|| format!("{value} is not a whole number from 0 to {most}"))
 }
@@ -33,6 +45,10 @@ macro_rules! numbers {
             fn read(value: &Value) -> Result<Self, String> {
                 number(value)
             }
+
+            fn accepted() -> Value {
+                whole_numbers::<Self>()
+            }
         }
     )*};
 }
@@ -42,11 +58,19 @@ impl<const N: u32> Written for Bits<N> {
     fn read(value: &Value) -> Result<Self, String> {
         number(value)
     }
+
+    fn accepted() -> Value {
+        whole_numbers::<Self>()
+    }
 }
 
 impl Written for Ipv4Addr {
     fn read(value: &Value) -> Result<Self, String> {
         text(value, "an IPv4 address")
+    }
+
+    fn accepted() -> Value {
+        json!({"type": "string", "format": "ipv4"})
     }
 }
 
@@ -55,18 +79,26 @@ impl Written for Ipv6Addr {
         // The default of the model is written `::0`.
         text(value, "an IPv6 address")
     }
+
+    fn accepted() -> Value {
+        json!({"type": "string", "format": "ipv6"})
+    }
 }
 
 impl Written for MacAddr {
     fn read(value: &Value) -> Result<Self, String> {
         text(value, "a MAC address")
     }
+
+    fn accepted() -> Value {
+        json!({"type": "string", "format": "mac"})
+    }
 }
 
 /// Takes the pattern `key` with its tags; `None` if it is absent or `auto`.
 pub fn pattern<T: Written>(header: &mut Object<'_>, key: &str, default: T) -> Option<Field<T>> {
     let mut pattern = header.object(key)?;
-    let one = |o: &mut Object<'_>, key: &str, default: T| match o.take(key).map(|value| T::read(&value)) {
+    let one = |o: &mut Object<'_>, key: &str, default: T| match o.take(key, T::accepted).map(|value| T::read(&value)) {
         None => default,
         Some(Ok(value)) => value,
         Some(Err(why)) => {
@@ -83,7 +115,8 @@ pub fn pattern<T: Written>(header: &mut Object<'_>, key: &str, default: T) -> Op
         "values" => {
             let errors = pattern.errors();
             let path = pattern.path_of("values");
-            let list = pattern.take("values").unwrap_or_default();
+            let accepted = || json!({"type": "array", "items": T::accepted()});
+            let list = pattern.take("values", accepted).unwrap_or_default();
             let read = |(i, value): (usize, &Value)| {
                 T::read(value).unwrap_or_else(|why| {
                     errors.add(&format!("{path}[{i}]"), why);
@@ -96,13 +129,13 @@ pub fn pattern<T: Written>(header: &mut Object<'_>, key: &str, default: T) -> Op
         "random" => {
             let mut o = pattern.object_or_empty("random");
             let (min, max) = (one(&mut o, "min", T::from_bits(0)), one(&mut o, "max", T::from_bits(u128::MAX)));
-            let (seed, count) = (o.number("seed", u64::MAX).unwrap_or(1), o.number("count", u64::MAX).unwrap_or(1));
+            let (seed, count) = (o.number_or("seed", u64::MAX, 1), o.number_or("count", u64::MAX, 1));
             Field::Random { min, max, count, seed }
         }
         way @ ("increment" | "decrement") => {
             let mut o = pattern.object_or_empty(way);
             let (start, step) = (one(&mut o, "start", default), one(&mut o, "step", T::from_bits(1)));
-            let count = o.number("count", u64::MAX).unwrap_or(1);
+            let count = o.number_or("count", u64::MAX, 1);
             let step = if way == "increment" { step } else { T::from_bits(step.to_bits().wrapping_neg()) };
             Field::Increment { start, step, count }
         }
@@ -138,7 +171,7 @@ pub fn constant<T: Written>(header: &mut Object<'_>, key: &str, default: T) -> T
 pub fn checksum(header: &mut Object<'_>, key: &str) -> Option<Field<u16>> {
     let mut pattern = header.object(key)?;
     match pattern.choice(&["generated", "custom"], "generated") {
-        "custom" => Some(Field::Value(pattern.number("custom", u16::MAX.into()).unwrap_or(0) as u16)),
+        "custom" => Some(Field::Value(pattern.number_or("custom", u16::MAX.into(), 0) as u16)),
         _ => {
             pattern.word("generated", &["good"], 0);
             None

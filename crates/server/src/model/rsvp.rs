@@ -108,7 +108,7 @@ pub fn router(mut o: Object<'_>) -> RsvpRouter {
 /// Reads an interface into `config`. Returns the name of its address, and the neighbour.
 fn interface(mut o: Object<'_>, config: &mut RsvpConfig) -> (String, Ipv4Addr) {
     let [first, last] = [("label_space_start", 1_000), ("label_space_end", 100_000)]
-        .map(|(key, default)| o.number(key, 1_048_575).unwrap_or(default));
+        .map(|(key, default)| o.number_or(key, 1_048_575, default));
     if last < first || last - first < MOST_FOREIGN as u64 - 1 {
         o.wrong("label_space_end", format_args!("the label space must have {MOST_FOREIGN} labels or more"));
     }
@@ -139,7 +139,7 @@ fn egress_lsps(mut o: Object<'_>, common: &mut Common, config: &mut RsvpConfig) 
         o.wrong("reservation_style", "all LSPs of a router must have the same");
     }
     config.style = [ReservationStyle::SharedExplicit, ReservationStyle::FixedFilter, ReservationStyle::Asked][style];
-    let fixed = o.number("fixed_label_value", 1_048_575).unwrap_or(0);
+    let fixed = o.number_or("fixed_label_value", 1_048_575, 0);
     if o.flag("enable_fixed_label", false) {
         match fixed {
             0 => config.foreign = LabelPolicy::ExplicitNull,
@@ -167,9 +167,9 @@ fn ingress_lsp(mut o: Object<'_>, address_name: &str, neighbour: Ipv4Addr, commo
     let mut lsp = IngressRange { name: name.clone(), whole_name: true, ..IngressRange::new(lsps) };
     attributes(o.object_or_empty("session_attribute"), &mut lsp);
     let mut tspec = o.object_or_empty("tspec");
-    let rate = tspec.float("token_bucket_rate").unwrap_or(0.0);
+    let rate = tspec.float_or("token_bucket_rate", 0.0);
     for key in ["token_bucket_size", "peak_data_rate"] {
-        if tspec.float(key).unwrap_or(0.0) != rate {
+        if tspec.float_or(key, 0.0) != rate {
             tspec.wrong(key, "only the same number as that of `token_bucket_rate` is supported");
         }
     }
@@ -190,7 +190,7 @@ fn attributes(mut o: Object<'_>, lsp: &mut IngressRange) {
     if lsp.name.len() > LONGEST_NAME {
         o.wrong("session_name", format_args!("a name has at most {LONGEST_NAME} bytes"));
     }
-    let [setup, holding] = ["setup_priority", "holding_priority"].map(|key| o.number(key, 7).unwrap_or(7) as u8);
+    let [setup, holding] = ["setup_priority", "holding_priority"].map(|key| o.number_or(key, 7, 7) as u8);
     if holding > setup {
         o.wrong("holding_priority", "this must not be larger than `setup_priority`");
     }
@@ -217,7 +217,7 @@ fn attributes(mut o: Object<'_>, lsp: &mut IngressRange) {
 }
 
 fn explicit_route(mut o: Object<'_>, neighbour: Ipv4Addr) -> Vec<RouteHop> {
-    let prefix = |o: &mut Object<'_>, key: &str| o.number(key, 32).unwrap_or(32) as u8;
+    let prefix = |o: &mut Object<'_>, key: &str| o.number_or(key, 32, 32) as u8;
     let mut hops = Vec::new();
     let way = o.word("prepend_neighbor_ip", &["dont_prepend", "prepend_loose", "prepend_strict"], 1);
     let prefix_len = prefix(&mut o, "prefix_length");

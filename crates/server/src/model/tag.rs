@@ -48,7 +48,7 @@ pub fn read<T: FieldValue>(pattern: &mut Object<'_>, key: &str, field: Option<&F
     for mut o in pattern.objects("metric_tags") {
         let (errors, path, width) = (o.errors(), o.path().to_owned(), u64::from(T::WIDTH));
         let name = o.name("name");
-        let offset = o.number("offset", width - 1).unwrap_or(0);
+        let offset = o.number_or("offset", width - 1, 0);
         let length = o.within("length", [1, width], width - offset);
         if length == 0 {
             continue;

@@ -10,6 +10,7 @@ mod refusal;
 mod rest;
 
 pub use refusal::{Place, Wrong};
+pub(crate) use rest::refuse;
 
 use crate::api::{Failure, FailureKind};
 use crate::http::Room;

@@ -118,6 +118,11 @@ fn refusal(why: impl Into<Refusal>) -> Response {
     json(status(why.code), &why.to_json())
 }
 
+/// The answer to a request that is refused before it is read.
+pub fn refuse(failure: &Failure) -> Response {
+    refusal(failure.clone())
+}
+
 fn invalid(text: &str) -> Failure {
     Failure::validation(vec![text.to_owned()])
 }

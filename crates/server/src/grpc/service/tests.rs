@@ -2,6 +2,7 @@
 
 use super::super::transcode::{from_json, to_json, unwrap, wrap};
 use super::*;
+use crate::token::{Token, guarded};
 use serde_json::json;
 use std::path::PathBuf;
 use tokio::sync::mpsc;
@@ -72,6 +73,22 @@ fn pieces(bytes: &[u8], size: usize) -> Vec<Bytes> {
 
 fn done(json: Value) -> Result<Answer, Failure> {
     Ok(Answer::Json(json))
+}
+
+#[tokio::test]
+async fn a_call_without_the_token_is_refused_in_the_words_of_grpc() {
+    let (api, _calls) = Api::new();
+    let token = Token::new(b"sesame").unwrap();
+    let mut client = tonic::client::Grpc::new(guarded(routes(api), Some(&token), refuse));
+    client.ready().await.unwrap();
+    let path = "/otg.Openapi/GetVersion".try_into().unwrap();
+    let messages = tokio_stream::iter(vec![Bytes::new()]);
+    let Err(status) = client.streaming(tonic::Request::new(messages), path, Raw).await else {
+        panic!("it is accepted");
+    };
+    assert_eq!(status.code(), Code::Unauthenticated);
+    let error: Value = serde_json::from_str(status.message()).unwrap();
+    assert_eq!(error["errors"], json!(["this server wants a token; send `Authorization: Bearer TOKEN`"]));
 }
 
 #[tokio::test]

@@ -131,9 +131,9 @@ impl Bed {
 }
 
 /// What an agent may send: its announcement, its state, frames, reports, captures and replies. It cannot lease ports, command other
-/// agents, or read the reports and captures of others.
+/// agents, or read the reports and captures of others, not even in the answers to a controller (`link::inbox`).
 const AGENT_PUBLISHES: &[&str] = &[
-    "_INBOX.>",
+    "_INBOX.controller.>",
     "drophammer.up.*",
     "drophammer.state.*",
     "drophammer.record.>",
@@ -149,7 +149,7 @@ const AGENT_PUBLISHES: &[&str] = &[
     "$JS.API.DIRECT.GET.KV_drophammer-leases.>",
 ];
 /// Subjects that an agent may subscribe to.
-const AGENT_SUBSCRIBES: &[&str] = &["_INBOX.>", "drophammer.agent.*", "drophammer.beat.*", "drophammer.down.>"];
+const AGENT_SUBSCRIBES: &[&str] = &["_INBOX.agent.>", "drophammer.agent.*", "drophammer.beat.*", "drophammer.down.>"];
 
 /// Ends the server in `folder`, and waits until it has ended. One that hangs is killed: what it has acknowledged is on its
 /// disk. Returns false if none was running.
@@ -223,6 +223,9 @@ mod tests {
         );
         let agent = text.split("user: agent").nth(1).unwrap();
         assert!(agent.contains("drophammer.record.>") && !agent.contains("$KV.drophammer-leases"), "{agent}");
+        for user in ["controller", "agent"] {
+            assert_eq!(agent.matches(&format!("\"{}.>\"", crate::link::inbox(user))).count(), 1, "{agent}");
+        }
         // It tells where it stands, and hears of no other agent.
         assert_eq!(agent.matches("drophammer.state.").count(), 1, "{agent}");
         assert_eq!(bed.url(), "tls://192.0.2.1:4222");

@@ -125,3 +125,22 @@ pub(crate) async fn end(bucket: &Store, key: &str, lease: &Lease) {
     }
     // The lease expires by itself.
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_says_how_slow_the_server_may_be() {
+        const PORTS: usize = 1_000;
+        let page = include_str!("../../../docs/performance.md");
+        let longest_ms = LIFE.as_millis() as usize * AT_ONCE / PORTS;
+        for says in [
+            format!("every {} s, {AT_ONCE} at once", RENEW.as_secs()),
+            format!("are renewed {AT_ONCE} at once and live for {} s", LIFE.as_secs()),
+            format!("1,000 ports need R below {longest_ms} ms"),
+        ] {
+            assert!(page.contains(&says), "{says}");
+        }
+    }
+}

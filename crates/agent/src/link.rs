@@ -1,7 +1,7 @@
 //! The connection to the NATS server, and the buckets and stream on it.
 
 use crate::Problem;
-use crate::message::{Announcement, LARGEST, Lease, decode};
+use crate::message::{Announcement, LARGEST, Lease, decode, is_host_name};
 use async_nats::jetstream::kv::Store;
 use async_nats::jetstream::object_store::ObjectStore;
 use async_nats::jetstream::stream::{self, Stream};
@@ -120,6 +120,7 @@ impl Link {
             options = options.nkey(seed.clone());
         } else if let (Some(user), Some(password)) = (&access.user, &access.password) {
             options = options.user_and_password(user.clone(), password.clone());
+            options = options.custom_inbox_prefix(inbox(user));
         }
         if let Some(ca) = &access.ca {
             options = options.add_root_certificates(ca.clone());
@@ -248,6 +249,13 @@ impl Link {
     }
 }
 
+/// Where the answers to a user arrive. The server of a bed keeps agents from hearing those to the controller, which
+/// contain reports and captures.
+pub(crate) fn inbox(user: &str) -> String {
+    // A name with a dot or a wildcard would make another subject of it.
+    if is_host_name(user) { format!("_INBOX.{user}") } else { "_INBOX".into() }
+}
+
 /// Checks that a server that takes messages of up to `most` bytes takes the largest ones of this program.
 fn takes_all(url: &str, most: usize) -> Result<(), Problem> {
     if most >= LARGEST {
@@ -316,6 +324,14 @@ mod tests {
         asked.set(0);
         assert_eq!(patiently("q", || after(2, Err("no room"))).await, Err(Problem("q: no room".into())));
         assert_eq!(asked.get(), 2);
+    }
+
+    #[test]
+    fn answers_to_each_user_have_a_subject_of_their_own() {
+        assert_eq!(
+            ["controller", "agent", "a.b", "a b", "*", ""].map(inbox),
+            ["_INBOX.controller", "_INBOX.agent", "_INBOX", "_INBOX", "_INBOX", "_INBOX"]
+        );
     }
 
     #[test]

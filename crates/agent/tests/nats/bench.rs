@@ -95,6 +95,9 @@ impl Drop for Bed {
     fn drop(&mut self) {
         let _ = self.signal("-CONT");
         let _ = bed::down(&self.server.folder);
+        // A folder in which something is mounted could not be removed. Most have nothing there.
+        let store = self.server.folder.join("store");
+        let _ = Command::new("umount").arg("--lazy").arg(store).stderr(Stdio::null()).status();
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Tolerance for detecting that traffic has stopped, because the machine may be busy. An agent that did not know the limit would
 /// send far longer: until its ports are no longer leased.
-const SLACK: Duration = Duration::from_secs(3);
+pub const SLACK: Duration = Duration::from_secs(3);
 /// Longest time for which a busy machine keeps a sender from sending.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Steps of a wall clock, each in a trial.
@@ -29,13 +29,14 @@ fn quiet<const N: usize>(interfaces: [&str; N], from: Instant) -> Result<[Durati
                 (*frames, *at) = (now, Instant::now());
             }
         }
-        from.elapsed() > PAUSE && last.iter().all(|(_, at)| at.elapsed() > PAUSE)
+        // A port may begin as late as its start was agreed for.
+        from.elapsed() > SILENCE + PAUSE && last.iter().all(|(_, at)| at.elapsed() > PAUSE)
     })?;
     Ok(last.map(|(_, at)| at.saturating_duration_since(from)))
 }
 
 /// Waits until both ports are quiet, and fails if one of them has sent for longer than `most` since `from`.
-fn stop_within(most: Duration, from: Instant) -> Result<[Duration; 2], String> {
+pub fn stop_within(most: Duration, from: Instant) -> Result<[Duration; 2], String> {
     let stopped = quiet(PORTS, from)?;
     ensure(
         stopped.iter().all(|after| *after < most),

@@ -6,10 +6,13 @@ mod anew;
 mod bench;
 mod captures;
 mod chrony;
+mod cost;
 mod disk;
 mod faults;
+mod hostile;
 mod mesh;
 mod random;
+mod rights;
 mod slow;
 mod twice;
 
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         case("a_link_that_a_killed_agent_left_down_comes_up_at_its_next_start", captures::left_down),
         case("a_user_who_stops_is_heard_while_a_trial_waits_for_a_host", faults::user_stops),
         case("four_hosts_in_a_full_mesh_count_every_frame", mesh::four),
+        case("the_server_of_a_bed_refuses_an_agent_what_it_need_not_do", rights::least),
         case("messages_that_come_twice_or_late_change_nothing", faults::messages_repeated).long(),
         case("a_slow_network_makes_times_uncertain_and_loses_nothing", faults::slow_network).long(),
         case("bounds_of_chrony_make_the_difference_of_two_clocks_exact", chrony::narrows).long(),
@@ -66,6 +70,18 @@ fn main() -> ExitCode {
         case("trials_are_whole_or_void_if_a_clock_jumps_at_any_instant", random::clock_stepped).long(),
         case("trials_are_whole_or_void_if_the_server_is_restarted_at_any_instant", random::server_restarted).long(),
         case("ports_are_free_again_if_the_controller_is_killed_at_any_instant", random::controller_killed).long(),
+        case("traffic_stops_if_the_controller_is_killed_at_any_instant_of_it", random::controller_killed_in_traffic)
+            .long(),
+        case("trials_are_whole_or_void_if_the_network_is_cut_for_good", random::network_cut_for_good).long(),
+        case("trials_are_whole_or_void_if_one_of_four_hosts_is_gone_for_good", mesh::one_gone).long(),
+        case("trials_are_whole_or_void_if_messages_come_twice_or_late_from_any_instant_on", random::messages_repeated)
+            .long(),
+        case("trials_are_whole_or_void_if_the_disk_is_full_at_any_instant", random::disk_full).long(),
+        case("agents_keep_their_trial_and_their_memory_under_hostile_messages", random::hostile_messages)
+            .long()
+            .again(),
+        // Its threads never sleep and always have frames to send.
+        Case::alone("counts_once_per_second_cost_an_agent_nothing_per_frame", cost::of_counts).long().again(),
     ];
     // Their processes are small.
     anew::run_at_once(6, cases)

@@ -3,8 +3,9 @@
 
 use crate::anew::Checked;
 use crate::bench::{Bed, Bench, ORDINARY, Process, command, connect, ensure, until, whole};
-use crate::random::{Tally, instant, rounds};
+use crate::random::{Tally, fails, instant, rounds};
 use crate::worked;
+use drophammer_agent::Controller;
 use drophammer_agent::bed::{self, Bed as Server};
 use drophammer_lab::{Lab, Netns};
 use drophammer_model::trial::{AddressRange, FlowSpec, Load, TrialSpec};
@@ -90,15 +91,15 @@ fn wire(lab: &Lab, hosts: u8) -> Result<Vec<Netns>, String> {
     Ok(all)
 }
 
-/// Makes a certificate as the documentation says.
-fn server(folder: &Path) -> Result<Server, String> {
+/// A server at `address` with a certificate and passwords, as the documentation says.
+pub fn server(folder: &Path, address: &str) -> Result<Server, String> {
     let (certificate, key) = (folder.join("server.pem"), folder.join("server.key"));
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2", "-subj", "/CN=drophammer"]);
-    openssl.args(["-addext", &format!("subjectAltName=IP:{SERVER}"), "-addext", "basicConstraints=critical,CA:FALSE"]);
+    openssl.args(["-addext", &format!("subjectAltName=IP:{address}"), "-addext", "basicConstraints=critical,CA:FALSE"]);
     openssl.arg("-keyout").arg(&key).arg("-out").arg(&certificate).stderr(Stdio::null());
     ensure(openssl.status().is_ok_and(|status| status.success()), "openssl makes no certificate")?;
-    let listen = bed::address(SERVER).map_err(|e| e.0)?;
+    let listen = bed::address(address).map_err(|e| e.0)?;
     Ok(Server { folder: folder.to_owned(), listen, tls: Some((certificate, key)) })
 }
 
@@ -118,7 +119,7 @@ impl Mesh {
         let mut namespaces = Vec::new();
         let bed = Bed::up_with(|lab, folder| {
             namespaces = wire(lab, HOSTS)?;
-            server(folder)
+            server(folder, SERVER)
         })?;
         let server = monitored(&bed)?;
         // It prepares the new server, which agents would wait for.
@@ -127,14 +128,30 @@ impl Mesh {
         let agents = (0..all).map(|i| agent(&bed, &namespaces, i, &more(i)));
         let agents = agents.collect::<Result<Vec<_>, _>>()?;
         until("all agents", || controller.inventory().is_ok_and(|(agents, _)| agents.len() == all))?;
-        let names: Vec<String> = (0..HOSTS).map(|i| format!("host{i}/p0")).collect();
-        let device = |i: usize| {
-            let gateway = Ipv4Addr::new(198, 18, i as u8, 1);
-            Address { address: address(i as u8), prefix_len: 24, gateway }
-        };
-        let bench = Bench::on(controller, &names, device, mesh_of::<HOSTS>)?;
+        let bench = bench_on::<HOSTS>(controller)?;
         Ok(Mesh { bench, agents, namespaces, _server: server, bed })
     }
+}
+
+/// A rig on the ports of the first `HOSTS` hosts.
+fn bench_on<const HOSTS: u8>(controller: Controller) -> Result<Bench, String> {
+    let names: Vec<String> = (0..HOSTS).map(|i| format!("host{i}/p0")).collect();
+    let device = |i: usize| {
+        let gateway = Ipv4Addr::new(198, 18, i as u8, 1);
+        Address { address: address(i as u8), prefix_len: 24, gateway }
+    };
+    Bench::on(controller, &names, device, mesh_of::<HOSTS>)
+}
+
+/// The same for the next controller, as soon as the ports are free.
+fn next_bench<const HOSTS: u8>(bed: &Bed) -> Result<Bench, String> {
+    let mut next = None;
+    until("the ports are free", || {
+        let controller = connect(crate::bench::access(bed, "controller"), "the next");
+        next = controller.and_then(bench_on::<HOSTS>).ok();
+        next.is_some()
+    })?;
+    next.ok_or("no rig".into())
 }
 
 /// Starts the server of the bed again, with its monitoring.
@@ -257,4 +274,38 @@ pub fn one_cut_off() -> Checked {
     }
     tally.told("one host of four cut off for 5 s")?;
     whole(bench)
+}
+
+/// One host of four loses its power for good: its links are down, and its agent is gone without a word. The others can
+/// be used again as soon as their controller has given up.
+pub fn one_gone() -> Checked {
+    const GONE: usize = 3;
+    // In this order, so that the last one is dropped first.
+    let Mesh { bed, _server, namespaces, mut agents, bench } = Mesh::up::<4>(|_| Vec::new())?;
+    let tester = bed.lab.tester().map_err(|e| e.to_string())?;
+    let router = namespaces.last().ok_or("no router")?;
+    let links = |state: &str| {
+        let set = |at: &Netns, name: &str| at.ip(&[format!("link set {name} {state}")]).map_err(|e| e.to_string());
+        set(&tester, &format!("m{GONE}")).and_then(|()| set(router, &format!("r{GONE}")))
+    };
+    let (mut tally, mut bench) = (Tally::default(), Some(bench));
+    for round in 1..=rounds() {
+        let mut of_four = match bench.take() {
+            Some(bench) => bench,
+            None => next_bench::<4>(&bed)?,
+        };
+        tally.during(&mut of_four, || {
+            std::thread::sleep(instant(round));
+            links("down")?;
+            agents[GONE].0.kill().map_err(|e| e.to_string())
+        })?;
+        if round == rounds() {
+            fails(&mut of_four)?;
+        }
+        drop(of_four);
+        whole(&mut next_bench::<2>(&bed)?)?;
+        links("up")?;
+        agents[GONE] = agent(&bed, &namespaces, GONE, &[])?;
+    }
+    tally.told("one host of four gone for good")
 }

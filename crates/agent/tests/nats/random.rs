@@ -2,8 +2,10 @@
 //! (default 2). Each case prints how many trials were complete and how many were void.
 
 use crate::anew::Checked;
-use crate::bench::{Bed, Bench, SILENCE, agent, agents, driver, ensure, rig, signal, until, whole};
-use crate::faults;
+use crate::bench::{
+    Bed, Bench, LONG, PORTS, Process, SILENCE, agent, agents, driver, ensure, rig, sent, signal, until, whole,
+};
+use crate::{disk, faults, hostile, twice};
 use std::hash::{BuildHasher, RandomState};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 const DURATION: Duration = Duration::from_secs(2);
 /// Longer than a whole trial takes.
 const SPAN_MS: u64 = 2_600;
+/// How long a fault lasts that ends.
+const WHILE: Duration = Duration::from_secs(5);
 
 pub fn rounds() -> u64 {
     std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2)
@@ -27,8 +31,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Runs a trial while `fault` happens. It must have all frames or no result. The next trial must have all frames.
+    /// Like [`Tally::during`]. The next trial must have all frames.
     pub fn trial(&mut self, bench: &mut Bench, fault: impl FnOnce() -> Checked + Send) -> Checked {
+        self.during(bench, fault)?;
+        whole(bench)
+    }
+
+    /// Runs a trial while `fault` happens. It must have all frames or no result.
+    pub fn during(&mut self, bench: &mut Bench, fault: impl FnOnce() -> Checked + Send) -> Checked {
         let result = std::thread::scope(|scope| {
             let fault = scope.spawn(fault);
             let result = bench.run(&(bench.spec)(DURATION));
@@ -46,13 +56,53 @@ impl Tally {
                 self.void += 1;
             }
         }
-        whole(bench)
+        Ok(())
     }
 
     pub fn told(&self, what: &str) -> Checked {
         eprintln!("{what}: {} complete, {} void", self.complete, self.void);
         ensure(self.complete + self.void == rounds(), "a trial is missing")
     }
+}
+
+/// How long after faults ports have sent their last frames.
+#[derive(Default)]
+struct LastFrames(Vec<Duration>);
+
+impl LastFrames {
+    /// Waits until both ports are quiet, which must be soon after `fault`.
+    fn wait(&mut self, fault: Instant) -> Checked {
+        self.0.extend(faults::stop_within(SILENCE + faults::SLACK, fault)?);
+        Ok(())
+    }
+
+    fn told(mut self, what: &str) -> Checked {
+        self.0.sort_unstable();
+        let last = self.0.len().checked_sub(1).ok_or("no port was watched")?;
+        let [least, median, most] = [0, last / 2, last].map(|i| self.0[i].as_millis());
+        eprintln!("{what}: last frame of a port after {least} to {most} ms, median {median} ms");
+        Ok(())
+    }
+}
+
+/// A rig as soon as its ports are free.
+fn next_rig(bed: &Bed) -> Result<Bench, String> {
+    let mut next = None;
+    until("the ports are free", || {
+        next = rig(bed, "the next").ok();
+        next.is_some()
+    })?;
+    next.ok_or("no rig".into())
+}
+
+/// Runs one more trial after a fault that does not end. It must fail, but not before the host had time to come back.
+pub fn fails(bench: &mut Bench) -> Checked {
+    let begun = Instant::now();
+    let why =
+        bench.run(&(bench.spec)(Duration::from_millis(200))).err().ok_or("a trial without its hosts has a result")?;
+    eprintln!("the next trial, after {:?}: {why}", begun.elapsed());
+    let waited = begun.elapsed();
+    ensure(why.contains("does not answer") && waited > Duration::from_secs(40) && waited < 2 * LONG, why)
 }
 
 /// One trial a round between two hosts, with `fault` at a random instant of it.
@@ -85,12 +135,41 @@ pub fn network_cut() -> Checked {
     let bed = Bed::up()?;
     let _agents = agents(&bed)?;
     trials("network cut for 5 s", &bed, || {
-        nft(
-            "table ip cut { chain in { type filter hook input priority 0; tcp dport 4222 drop; tcp sport 4222 drop; }; }",
-        )?;
-        std::thread::sleep(Duration::from_secs(5));
-        nft("delete table ip cut").map(drop)
+        nft(CUT)?;
+        std::thread::sleep(WHILE);
+        nft(JOINED).map(drop)
     })
+}
+
+const CUT: &str =
+    "table ip cut { chain in { type filter hook input priority 0; tcp dport 4222 drop; tcp sport 4222 drop; }; }";
+const JOINED: &str = "delete table ip cut";
+
+/// Drops all packets from and to the server until the controller has given up. Once the network is there again, its
+/// ports are free, and what was stored is still there.
+pub fn network_cut_for_good() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = agents(&bed)?;
+    let (mut tally, mut last) = (Tally::default(), LastFrames::default());
+    for round in 1..=rounds() {
+        let mut bench = next_rig(&bed)?;
+        whole(&mut bench)?;
+        let before = bed.records()?;
+        tally.during(&mut bench, || {
+            std::thread::sleep(instant(round));
+            nft(CUT)?;
+            last.wait(Instant::now())
+        })?;
+        if round == rounds() {
+            fails(&mut bench)?;
+        }
+        drop(bench);
+        nft(JOINED)?;
+        until("the records are there again", || bed.records().is_ok_and(|now| now >= before))?;
+    }
+    whole(&mut next_rig(&bed)?)?;
+    last.told("network cut for good")?;
+    tally.told("network cut for good")
 }
 
 /// Loses a tenth of all packets from and to the server, for longer than a trial takes.
@@ -162,13 +241,89 @@ pub fn controller_killed() -> Checked {
         let mut driver = driver(&bed, SILENCE)?;
         std::thread::sleep(instant(round));
         driver.0.kill().map_err(|e| e.to_string())?;
-        let (killed, mut next) = (Instant::now(), None);
-        until("the leases end", || {
-            next = rig(&bed, "the next").ok();
-            next.is_some()
-        })?;
+        let killed = Instant::now();
+        let mut next = next_rig(&bed)?;
         eprintln!("the next controller has the ports {:?} later", killed.elapsed());
-        whole(next.as_mut().ok_or("no rig")?)?;
+        whole(&mut next)?;
     }
     Ok(())
+}
+
+/// The controller is killed while both ports send.
+pub fn controller_killed_in_traffic() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = agents(&bed)?;
+    let mut last = LastFrames::default();
+    for round in 0..rounds() {
+        let before = PORTS.map(sent);
+        // It waits for the leases of the one before.
+        let mut driver = driver(&bed, SILENCE)?;
+        until("traffic", || PORTS.iter().zip(before).all(|(port, before)| sent(port) > before + 1_000))?;
+        std::thread::sleep(instant(round));
+        driver.0.kill().map_err(|e| e.to_string())?;
+        last.wait(Instant::now())?;
+    }
+    last.told("controller killed")?;
+    whole(&mut next_rig(&bed)?)
+}
+
+/// From a random instant on, everything is said three times more, up to 2.3 s later.
+pub fn messages_repeated() -> Checked {
+    let bed = Bed::up()?;
+    let _agents = agents(&bed)?;
+    let mut again = None;
+    trials("messages twice and late", &bed, || {
+        drop(again.take());
+        again = Some(twice::repeat(&bed)?);
+        Ok(())
+    })
+}
+
+/// The disk of the server is full for a while. Then there is room again, and the server is started again.
+pub fn disk_full() -> Checked {
+    let bed = Bed::up_with(|_, folder| disk::server(folder))?;
+    let _agents = agents(&bed)?;
+    let mut bench = rig(&bed, "tester")?;
+    let mut tally = Tally::default();
+    for round in 0..rounds() {
+        let before = bed.records()?;
+        tally.trial(&mut bench, || {
+            std::thread::sleep(instant(round));
+            disk::fill(&bed)?;
+            std::thread::sleep(WHILE);
+            disk::make_room(&bed)
+        })?;
+        ensure(bed.records()? >= before + 2, "the server has lost records")?;
+    }
+    tally.told("disk of the server full for 5 s")
+}
+
+/// Garbage and messages of the largest size, on all subjects to which agents and controller listen. No agent ends or
+/// keeps the memory, and trials go on.
+pub fn hostile_messages() -> Checked {
+    let bed = Bed::up()?;
+    let mut agents = agents(&bed)?;
+    let mut bench = rig(&bed, "tester")?;
+    whole(&mut bench)?;
+    let resident = |agents: &[Process; 2]| -> Result<[u64; 2], String> {
+        Ok([hostile::resident(agents[0].0.id())?, hostile::resident(agents[1].0.id())?])
+    };
+    let before = resident(&agents)?;
+    let mut tally = Tally::default();
+    for round in 0..rounds() {
+        tally.trial(&mut bench, || {
+            std::thread::sleep(instant(round));
+            hostile::send(&bed)
+        })?;
+        let bounded = |now: [u64; 2]| now.iter().zip(before).all(|(now, before)| *now < before + hostile::KEPT);
+        until("the memory of the agents is free again", || resident(&agents).is_ok_and(bounded))?;
+        let mib = resident(&agents)?.map(|bytes| bytes >> 20);
+        eprintln!(
+            "memory of the agents: {mib:?} MiB, before the first message {:?} MiB",
+            before.map(|bytes| bytes >> 20)
+        );
+    }
+    ensure(agents.iter_mut().all(Process::runs), "an agent has ended")?;
+    ensure(tally.complete > 0, "no trial was complete while there were hostile messages")?;
+    tally.told("hostile messages")
 }

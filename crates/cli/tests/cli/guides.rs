@@ -11,7 +11,7 @@ fn read(file: &str) -> String {
 }
 
 /// The blocks of a page in this language.
-fn blocks(page: &str, language: &str) -> Vec<String> {
+pub fn blocks(page: &str, language: &str) -> Vec<String> {
     let begin = format!("```{language}\n");
     read(page).split(begin.as_str()).skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }

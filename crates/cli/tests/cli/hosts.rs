@@ -4,8 +4,11 @@ use crate::common::{MACHINE, good, kind_of, records, run, shell, suite, text};
 use crate::serve::{CALLS, count, row};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+mod guide;
 
 #[test]
 fn a_server_of_ones_own_starts_shows_who_is_there_and_ends() {
@@ -139,6 +142,81 @@ $D run suite.yaml $controller --resume out --busy-host > resumed 2> resumed.erro
 $D bed status $controller
 ";
 
+/// A run of two rounds over two hosts that was killed and resumed.
+struct Resumed {
+    folder: tempfile::TempDir,
+}
+
+impl Resumed {
+    /// Runs `script`, which kills and resumes the run, and checks that all ports are free at its end.
+    fn after(script: &str) -> Resumed {
+        let folder = tempfile::tempdir().unwrap();
+        let suite = "suite: hosts\nprofile: quick\nrounds: 2\n\
+            duts:\n  - {name: box, kind: external, interfaces: [host1/eth1, host2/eth1], setup: '. ./setup'}\n\
+            ports: [{name: p1, speed: 1 Gbit/s}, {name: p2, speed: 1 Gbit/s}]\n\
+            tests:\n  - soak: {frame_size: 64, duration: 9 s, interval: 3 s, rate: 1000 fps}\n";
+        std::fs::write(folder.path().join("suite.yaml"), suite).unwrap();
+        let output = shell(MACHINE, folder.path(), &format!("{HOSTS}{script}")).output().unwrap();
+        let resumed = Resumed { folder };
+        assert!(output.status.success(), "{}{}{}", output.status, text(&output.stderr), resumed.said());
+        let free = text(&output.stdout);
+        let ports = free.lines().filter(|line| line.contains("/eth1: ") && line.ends_with(", free"));
+        assert_eq!(ports.count(), 2, "{free}");
+        resumed
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
+    }
+
+    fn said(&self) -> String {
+        ["errors", "resumed.errors", "host1.errors", "host2.errors"].map(|name| self.read(name)).concat()
+    }
+
+    /// The trials of the test in a file of records.
+    fn trials(&self, name: &str) -> Vec<Value> {
+        let text = self.read(name);
+        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        records.filter(|record| kind_of(record) == "trial" && record["test"] == "soak").collect()
+    }
+
+    /// Checks that the run has ended with both rounds, and that each valid trial has all frames of both hosts and is
+    /// there once. Returns the number of these trials.
+    fn assert_whole(&self) -> usize {
+        let all = records(&self.folder.path().join("out"));
+        assert_eq!(kind_of(all.last().unwrap()), "ended");
+        let round = |record: &Value| record["round"].as_u64().unwrap_or(1);
+        let tests = all.iter().filter(|record| kind_of(record) == "test" && record["test"] == "soak");
+        assert_eq!(tests.map(round).collect::<Vec<_>>(), [1, 2]);
+        // A trial that a busy host spoilt is stored too, and repeated.
+        let is_valid = |trial: &Value| trial["result"]["validity"]["verdict"] == "valid";
+        let trials: Vec<_> = self.trials("out/run.jsonl").into_iter().filter(is_valid).collect();
+        // A machine may be too busy for a few valid trials, so not all six must be there. None is there twice.
+        let numbers: BTreeSet<_> =
+            trials.iter().map(|trial| (round(trial), trial["result"]["trial"].as_u64())).collect();
+        assert!((1..=6).contains(&trials.len()) && numbers.len() == trials.len(), "{numbers:?}{}", self.said());
+        trials.iter().for_each(assert_counts);
+        trials.len()
+    }
+}
+
+/// Checks that a trial has all frames of both hosts.
+fn assert_counts(trial: &Value) {
+    let result = &trial["result"];
+    for group in result["groups"].as_array().unwrap() {
+        let counts = ["intended", "offered", "received", "lost", "duplicated", "stray"]
+            .map(|key| group[key].as_u64().unwrap_or_else(|| panic!("{key}: {trial}")));
+        let offered = counts[1];
+        // A host that gets no processor for a moment sends a few frames less. One host alone would have sent half of
+        // them.
+        assert!(offered > 5_900, "{trial}");
+        assert_eq!(counts, [6_000, offered, offered, 0, 0, 0], "{trial}");
+    }
+    let hosts = &result["health"]["between_hosts"]["each"];
+    let named = hosts.as_array().unwrap().iter().map(|host| (&host["name"], &host["ports"][0]));
+    assert!(named.eq([(&"host1".into(), &"eth1".into()), (&"host2".into(), &"eth1".into())]), "{hosts}");
+}
+
 #[test]
 #[ignore = "long: `make test-all` runs it"]
 fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
@@ -147,59 +225,49 @@ fn a_run_that_is_killed_while_agents_send_goes_on_with_whole_trials() {
         return;
     }
     let _alone = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let suite = "suite: hosts\nprofile: quick\nrounds: 2\n\
-        duts:\n  - {name: box, kind: external, interfaces: [host1/eth1, host2/eth1], setup: '. ./setup'}\n\
-        ports: [{name: p1, speed: 1 Gbit/s}, {name: p2, speed: 1 Gbit/s}]\n\
-        tests:\n  - soak: {frame_size: 64, duration: 9 s, interval: 3 s, rate: 1000 fps}\n";
-    std::fs::write(folder.path().join("suite.yaml"), suite).unwrap();
-    let output = shell(MACHINE, folder.path(), &format!("{HOSTS}{KILLED}")).output().unwrap();
-    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
-    let said = || ["errors", "resumed.errors", "host1.errors", "host2.errors"].map(read).concat();
-    assert!(output.status.success(), "{}{}{}", output.status, text(&output.stderr), said());
-    let free = text(&output.stdout);
-    assert_eq!(free.lines().filter(|line| line.contains("/eth1: ") && line.ends_with(", free")).count(), 2, "{free}");
-    let out = folder.path().join("out");
-    let of_soak = |text: &str| -> Vec<Value> {
-        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        records.filter(|record| kind_of(record) == "trial" && record["test"] == "soak").collect()
-    };
-    let killed = read("killed.jsonl");
-    assert!(!killed.contains("\"record\":\"ended\"") && of_soak(&killed).len() >= 3, "{killed}");
-    let all = records(&out);
-    assert_eq!(kind_of(all.last().unwrap()), "ended");
-    // A trial that a busy host spoilt is stored too, and repeated.
-    let is_valid = |trial: &Value| trial["result"]["validity"]["verdict"] == "valid";
-    let trials: Vec<_> = of_soak(&read("out/run.jsonl")).into_iter().filter(is_valid).collect();
-    let round = |record: &Value| record["round"].as_u64().unwrap_or(1);
-    let tests = all.iter().filter(|record| kind_of(record) == "test" && record["test"] == "soak");
-    // The second round has begun again.
-    assert_eq!(tests.map(round).collect::<Vec<_>>(), [1, 2]);
-    // A machine may be too busy for a few valid trials, so not all six must be there. None is there twice.
-    let numbers: BTreeSet<_> = trials.iter().map(|trial| (round(trial), trial["result"]["trial"].as_u64())).collect();
-    assert!((1..=6).contains(&trials.len()) && numbers.len() == trials.len(), "{numbers:?}{}", said());
-    for trial in &trials {
-        let result = &trial["result"];
-        for group in result["groups"].as_array().unwrap() {
-            let counts = ["intended", "offered", "received", "lost", "duplicated", "stray"]
-                .map(|key| group[key].as_u64().unwrap_or_else(|| panic!("{key}: {trial}")));
-            let offered = counts[1];
-            // A host that gets no processor for a moment sends a few frames less. One host alone would have sent half of them.
-            assert!(offered > 5_900, "{trial}");
-            assert_eq!(counts, [6_000, offered, offered, 0, 0, 0], "{trial}");
-        }
-        let hosts = &result["health"]["between_hosts"]["each"];
-        let named = hosts.as_array().unwrap().iter().map(|host| (&host["name"], &host["ports"][0]));
-        assert!(named.eq([(&"host1".into(), &"eth1".into()), (&"host2".into(), &"eth1".into())]), "{hosts}");
-    }
-    assert!(
-        !of_soak(&read("out/cut-off-1.jsonl")).is_empty(),
-        "the first trial of the second round, which was cut off"
-    );
-    let report = read("out/report.md");
+    let run = Resumed::after(KILLED);
+    let killed = run.read("killed.jsonl");
+    assert!(!killed.contains("\"record\":\"ended\"") && run.trials("killed.jsonl").len() >= 3, "{killed}");
+    run.assert_whole();
+    assert!(!run.trials("out/cut-off-1.jsonl").is_empty(), "the first trial of the second round, which was cut off");
+    let report = run.read("out/report.md");
     let rows =
         report.lines().filter(|line| line.starts_with("| host1 | eth1 |") || line.starts_with("| host2 | eth1 |"));
     assert_eq!(rows.count(), 2, "{report}");
+}
+
+/// The run is killed `$after` seconds after its first record, and resumed.
+const KILLED_AT: &str = "\
+$D run suite.yaml $controller --out out --busy-host --plain > said 2> errors & run=$!
+until [ -s out/run.jsonl ]; do kill -0 $run; sleep 0.01; done
+sleep $after
+kill -9 $run
+! wait $run 2> /dev/null
+cp out/run.jsonl killed.jsonl
+$D run suite.yaml $controller --resume out --busy-host --plain > resumed 2> resumed.errors
+$D bed status $controller
+";
+/// Shorter than the two rounds take, in ms.
+const SPAN_MS: u64 = 15_000;
+
+/// `ROUNDS` is the number of runs that are killed (default 2).
+#[test]
+#[ignore = "long: `make test-all` runs it"]
+fn a_run_that_is_killed_at_any_instant_goes_on_with_whole_trials() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: only root can lend interfaces");
+        return;
+    }
+    let _alone = alone();
+    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(2_u64);
+    for round in 0..rounds {
+        let after_ms = RandomState::new().hash_one(round) % SPAN_MS;
+        let run = Resumed::after(&format!("after={}.{:03}\n{KILLED_AT}", after_ms / 1_000, after_ms % 1_000));
+        let killed = run.read("killed.jsonl");
+        assert!(!killed.contains("\"record\":\"ended\""), "killed after {after_ms} ms: {killed}");
+        let (before, whole) = (run.trials("killed.jsonl").len(), run.assert_whole());
+        eprintln!("killed after {after_ms} ms with {before} trials: {whole} valid trials, each with all frames, once");
+    }
 }
 
 /// The API over the same hosts: two flows through the router, started, paused and stopped one by one.

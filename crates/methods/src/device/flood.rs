@@ -141,7 +141,7 @@ impl Method for Flood {
                 bed.progress(&format!("flood, {}", pattern.size_text()));
                 match flood(bed, pattern, params, &peers, *target) {
                     Ok(found) => {
-                        note_unasked(outcome, params, &found.seen.answered);
+                        note_unasked(outcome, params, &found.seen.result, &found.seen.answered);
                         write(outcome, pattern, &found);
                     }
                     Err(TestError::Unfit(why)) => {

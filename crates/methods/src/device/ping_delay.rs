@@ -60,6 +60,9 @@ const LOAD: Param<FrameRate> = Param::fixed(
     "test frames per second and port during the pings, from both ports of a pair; requests leave midway between two test frames",
 );
 
+/// The emulated devices are part of the run, so a ping takes far longer to them than through a router.
+const BETWEEN_HOSTS: &str = "the delay of pings is not measurable with ports of other hosts: pings travel between these hosts and the run; \
+     use ports of this machine, or the test latency";
 /// Number of sizes that the source of the test uses.
 const SOURCE_SIZES: usize = 6;
 /// Maximum number of requests in a trial.
@@ -204,6 +207,9 @@ fn measure(
     let duration_s = count as f64 * interval_s;
     let spec = pattern.trial(bed.ports(), purpose, Load::Constant { rate_pps: load.pps() }, duration_s)?;
     let Seen { result, echoes: times, .. } = bed.run(&Trial { echo: requests, ..Trial::new(spec) })?;
+    if result.health.between_hosts.is_some() {
+        return Err(TestError::NotApplicable(BETWEEN_HOSTS.into()));
+    }
     let of_way = |way: &Way| {
         let mine = asked.iter().zip(&times).filter(|(asked, _)| *asked == way);
         let answered = Answered { asked: mine.clone().count() as u64, times: mine.filter_map(|(_, t)| *t).collect() };

@@ -244,7 +244,7 @@ impl Method for Overload {
                 };
                 match asked {
                     Ok(((result, answered), asked)) => {
-                        note_unasked(outcome, params, &answered);
+                        note_unasked(outcome, params, &result, &answered);
                         found.push(Found { step, asked, result, answered });
                     }
                     Err(TestError::Unfit(why)) => {
@@ -275,14 +275,23 @@ impl Method for Overload {
     }
 }
 
-/// Notes which queries this router does not support, and why.
-pub(crate) fn note_unasked(outcome: &mut Outcome, params: &Params, answered: &[Answered]) {
-    for question in MANAGEMENT.get(params) {
-        if answered.iter().all(|one| one.question != question) {
+/// Notes which queries were left out, and why.
+pub(crate) fn note_unasked(outcome: &mut Outcome, params: &Params, result: &TrialResult, answered: &[Answered]) {
+    let between_hosts = result.health.between_hosts.is_some();
+    let questions = MANAGEMENT.get(params);
+    if between_hosts && questions.iter().any(|question| *question != Question::Snmp) {
+        note(outcome, ONE_HOST);
+    }
+    for question in questions {
+        let over_ports = between_hosts && question != Question::Snmp;
+        if !over_ports && answered.iter().all(|one| one.question != question) {
             note(outcome, format!("The router was not queried by {question}: {}.", question.lacks()));
         }
     }
 }
+
+const ONE_HOST: &str = "The router was not queried over a port, because queries and answers would travel between the hosts of the ports and the run: \
+     a late or missing answer would not be the router's.";
 
 fn name(step: Step, excess: f64) -> String {
     match step {

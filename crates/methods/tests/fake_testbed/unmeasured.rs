@@ -241,6 +241,17 @@ fn a_latency_that_the_clocks_of_hosts_hide_is_not_the_routers_failure() {
 }
 
 #[test]
+fn queries_that_travel_between_hosts_are_no_figures_of_the_router() {
+    let mut bed = Fake { hides_latency: true, ..Fake::new() };
+    let (outcome, end) = run("ping_delay", &mut bed, &[size("64")]);
+    assert!(matches!(&end, Err(TestError::NotApplicable(why)) if why.contains("between these hosts")), "{end:?}");
+    assert!(outcome.ranks.iter().all(|figure| figure.value.is_none()), "{:?}", outcome.ranks);
+    let (outcome, end) = run("overload", &mut bed, &[size("64")]);
+    end.unwrap();
+    assert!(outcome.notes.iter().any(|note| note.contains("not queried over a port")), "{:?}", outcome.notes);
+}
+
+#[test]
 fn a_flood_needs_no_throughput() {
     let flooded = |bed: &mut Fake, why: &str| {
         let (outcome, end) = run("overload", bed, &[size("64")]);

@@ -64,7 +64,7 @@ pub(super) fn measure(
         };
         let without = ask(bed, plain)?;
         let Some((result, answered)) = ask(bed, &with)? else { continue };
-        note_unasked(outcome, params, &answered);
+        note_unasked(outcome, params, &result, &answered);
         let short = (rate_pps < wanted * 0.999).then(|| "the tester cannot offer this load".to_owned());
         let silent = (result.received() == 0).then(|| "forwards no packet with hop-by-hop options".to_owned());
         let without = without.map(|(result, _)| result);

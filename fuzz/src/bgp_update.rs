@@ -15,9 +15,10 @@ use drophammer_wire::bgp::{AfiSafi, PathDirection};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-const FAMILIES: [AfiSafi; 4] = [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::IPV4_LABELLED, AfiSafi::VPNV6];
+const FAMILIES: [AfiSafi; 5] =
+    [AfiSafi::IPV4_UNICAST, AfiSafi::IPV6_UNICAST, AfiSafi::IPV4_LABELLED, AfiSafi::VPNV6, AfiSafi::VPNV4];
 const ROUTES: u32 = 64;
-/// VRFs, each with an equal part of the IPv6 routes.
+/// VRFs, each with an equal part of the routes of each family.
 const VRFS: u32 = 16;
 
 /// A session's UPDATEs, some made of attributes, some as they would be sent and then damaged, some of any bytes.
@@ -33,16 +34,17 @@ pub fn run(data: &[u8]) {
     };
     let tables = [Family::Ipv4, Family::Ipv6]
         .map(|family| Arc::new(Routes::from(RouteRange::internet(family, ROUTES, u64::from(way)).unwrap())));
-    let vpn = vrfs(&tables[1], 0, 0);
     let mut adj_rib_in = AdjRibIn::new();
     let expected =
         Expected { as_path_prefix: vec![65_001], check_attributes: true, times: true, ..Expected::default() };
     let [v4, v6] =
         tables.each_ref().map(|routes| adj_rib_in.expect(Instant(0), routes.clone(), 0..ROUTES, expected.clone()));
     let distinguishers = if way & 16 == 0 { Distinguishers::Configured } else { Distinguishers::Learned };
-    let keys = VpnPart { routes: vpn.clone(), distinguishers };
-    let of_vrfs = adj_rib_in.expect_vpn(Instant(0), keys, Expected { labels: true, ..expected });
-    let ids = [v4, v6, of_vrfs];
+    let of_vrfs = tables.each_ref().map(|routes| {
+        let keys = VpnPart { routes: vrfs(routes, 0, 0), distinguishers };
+        adj_rib_in.expect_vpn(Instant(0), keys, Expected { labels: true, ..expected.clone() })
+    });
+    let ids = [v4, v6, of_vrfs[0], of_vrfs[1]];
     let mut now = Instant(0);
     while !input.is_empty() {
         now.0 += u64::from(input.u16());
@@ -53,7 +55,7 @@ pub fn run(data: &[u8]) {
                 adj_rib_in.session_lost(now);
                 continue;
             }
-            _ if way & 8 != 0 => sent_vpn(&mut input, &tables[1], &agreed),
+            _ if way & 8 != 0 => sent_vpn(&mut input, &tables[usize::from(way & 64 == 0)], &agreed),
             _ => sent(&mut input, &tables, &agreed),
         };
         check(&body, &context);
@@ -70,14 +72,16 @@ pub fn run(data: &[u8]) {
         }
         let present: u32 = ids.iter().map(|id| adj_rib_in.present(*id)).sum();
         assert!(adj_rib_in.skyline().last().map_or(present == 0, |(_, n)| *n == present));
-        assert_eq!(adj_rib_in.complete(), present == 3 * ROUTES);
-        let routes = (0..VRFS).flat_map(|vrf| (0..ROUTES / VRFS).map(move |route| (vrf, route)));
-        let labels = routes.filter(|(vrf, route)| adj_rib_in.label_of(of_vrfs, *vrf, *route).is_some()).count();
-        assert_eq!(labels as u32, adj_rib_in.present(of_vrfs), "each present route has a label");
-        assert!(adj_rib_in.learned_distinguishers(of_vrfs).len() <= 4 * VRFS as usize);
-        let report = adj_rib_in.report(of_vrfs);
-        let faults = adj_rib_in.vpn_faults(of_vrfs).len() as u64;
-        assert!(faults <= 1_000 && faults <= report.wrong_target + report.wrong_vrf);
+        assert_eq!(adj_rib_in.complete(), present == 4 * ROUTES);
+        for id in of_vrfs {
+            let routes = (0..VRFS).flat_map(|vrf| (0..ROUTES / VRFS).map(move |route| (vrf, route)));
+            let labels = routes.filter(|(vrf, route)| adj_rib_in.label_of(id, *vrf, *route).is_some()).count();
+            assert_eq!(labels as u32, adj_rib_in.present(id), "each present route has a label");
+            assert!(adj_rib_in.learned_distinguishers(id).len() <= 4 * VRFS as usize);
+            let report = adj_rib_in.report(id);
+            let faults = adj_rib_in.vpn_faults(id).len() as u64;
+            assert!(faults <= 1_000 && faults <= report.wrong_target + report.wrong_vrf);
+        }
     }
 }
 

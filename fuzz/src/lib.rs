@@ -13,6 +13,7 @@ pub mod input;
 pub mod ldp;
 pub mod ospf;
 pub mod pcap;
+pub mod provider;
 pub mod router;
 pub mod rsvp;
 pub mod stack;

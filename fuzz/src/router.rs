@@ -2,6 +2,7 @@
 
 use super::frames::{Stations, assert_checksums, assert_sound, frame};
 use super::input::Input;
+use super::provider;
 use drophammer_model::Instant;
 use drophammer_model::quantity::Bandwidth;
 use drophammer_model::role::{Policy, PolicySource, PolicyTarget, Tunnel};
@@ -79,8 +80,12 @@ fn assert_conserved(truth: &Truth) {
     assert_eq!(truth.transit + truth.duplicated, gone, "{truth:?}");
 }
 
-/// Stations on both ports of a router, by the input's configuration, frames, times and faults.
+/// Stations on both ports of a router, by the input's configuration, frames, times and faults. Inputs that begin with `core` are for a
+/// provider's router.
 pub fn run(data: &[u8]) {
+    if let Some(rest) = data.strip_prefix(b"core") {
+        return provider::run(rest);
+    }
     let mut input = Input(data);
     let stations = Stations {
         macs: [MacAddr::local(1), MacAddr::local(2)],

@@ -28,17 +28,20 @@ struct Customer {
     before: Downs,
 }
 
-/// How often a session has gone down: in total, because packets were missing, and after the tester had sent packets late.
+/// How often a session has gone down: in total, because packets were missing, and after the tester had sent packets late. Packets that were
+/// missing although the session stayed up.
 #[derive(Clone, Copy, Default)]
 struct Downs {
     all: u64,
     missing: u64,
     own_fault: u64,
+    packets: u64,
 }
 
 impl Downs {
     fn of(report: &Report) -> Downs {
-        Downs { all: report.times_down, missing: report.detections, own_fault: report.own_fault }
+        let Report { times_down, detections, own_fault, missing, .. } = *report;
+        Downs { all: times_down, missing: detections, own_fault, packets: missing }
     }
 }
 
@@ -85,7 +88,7 @@ impl CustomerBfd {
         Some(format!("the BFD session of the CE router of {} is down: {}", customer.site, why(&report)))
     }
 
-    /// Adds the sessions that have gone down since they were brought up.
+    /// Adds the sessions that have gone down since they were brought up, and those with missing packets.
     pub(crate) fn count(&self, rig: &Rig, seen: &mut VpnRoutesSeen) {
         for customer in &self.0 {
             let Some(report) = customer.report(rig) else { continue };
@@ -94,6 +97,10 @@ impl CustomerBfd {
             if not_judged > 0 {
                 seen.bfd_not_judged += not_judged;
                 seen.bfd_late_s = seen.bfd_late_s.max(report.late.as_secs_f64());
+            }
+            let packets = now.packets - before.packets;
+            if packets > 0 {
+                seen.miss_bfd(packets, &customer.site);
             }
             let times = now.all - before.all - not_judged;
             if times > 0 {

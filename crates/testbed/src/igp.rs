@@ -190,11 +190,14 @@ impl Igp for TestSetup<'_> {
         let bench = &self.routing.bench;
         let ospf = bench.ospf(port).map(drophammer_emulation::protocol::Protocol::state).unwrap_or_default();
         let ldp = bench.lsr(port).map(drophammer_emulation::protocol::Protocol::state).unwrap_or_default();
+        let bfd = ProtocolPlace { port, device: P_ROUTER, protocol: bfd::NAME };
+        let bfd = bench.rig.hosts().state(bfd).unwrap_or_default();
         IgpCounts {
             updates: [ospf.counter("updates_sent"), ospf.counter("updates_received")],
             lsas_retransmitted: ospf.counter("lsas_retransmitted"),
             mappings: [ldp.counter("mappings_sent"), ldp.counter("mappings_received")],
             lost: ospf.counter("adjacencies_lost") + ldp.counter("sessions_lost"),
+            bfd_missing: bfd.counter("packets_missing"),
             flooding: Duration::from_micros(ospf.counter("flooding_us")),
         }
     }

@@ -109,7 +109,7 @@ struct InUse {
     ces: Vec<Ce>,
     /// The routes that these sessions must receive.
     at_ces: Vec<AtCe>,
-    /// When all routes were last changed, and for how long the tester had delayed sending on each session until then.
+    /// When routes of all sites were last changed, and for how long the tester had delayed sending on each session until then.
     changed: Option<(Instant, Vec<(SessionIndex, Duration)>)>,
 }
 
@@ -331,7 +331,7 @@ impl TestSetup<'_> {
         self.sessions_in_use().into_iter().filter_map(late).collect()
     }
 
-    /// The longest such delay since all routes were changed.
+    /// The longest such delay since routes of all sites were changed.
     fn late_since_the_change(&self) -> Duration {
         let changed = self.vpns.in_use.as_ref().and_then(|used| used.changed.as_ref());
         let Some((_, before)) = changed else { return Duration::ZERO };
@@ -485,7 +485,7 @@ impl Vpns for TestSetup<'_> {
         Ok(VpnUp { core_s, sessions_s, sessions: wanted.len() as u32 })
     }
 
-    fn change_all(&mut self, change: Change) -> Result<(), TestError> {
+    fn change_part(&mut self, change: Change, part: Range<u32>) -> Result<(), TestError> {
         let late = self.lateness();
         let now = self.rig().now();
         if let Some(used) = &mut self.vpns.in_use {
@@ -493,26 +493,27 @@ impl Vpns for TestSetup<'_> {
         }
         let used = self.vpns.in_use()?;
         let (packing, present) = (Packing::default(), change == Change::Advertise);
+        let per_site = used.sites.first().map_or(0, |sites| sites.remote.len());
+        let part = part.start.min(per_site)..part.end.min(per_site);
         let place = |bench: &Bench<'_>, session| bench.rig.hosts().place(session);
         let mut acts = Vec::new();
         let bench = &self.routing.bench;
         for ce in &used.ces {
             let Some(own) = used.behind(&ce.site, ce.family) else { continue };
             let RouterPlace { port, device, router } = place(bench, ce.session);
-            let set = RouteSet::unicast(own.clone(), 0..own.len(), packing);
+            let set = RouteSet::unicast(own.clone(), part.clone(), packing);
             acts.push((port, Act::bgp(device, BgpCommand::Routes { peer: router, change, set })));
         }
         for block in &used.blocks {
             let Some((_, session)) = self.vpns.pes.iter().find(|(port, _)| *port == block.core) else { continue };
             let RouterPlace { port, device, router } = place(bench, *session);
             let Some(remote) = &block.remote else { continue };
-            let set = VpnRouteSet::all(remote.clone(), packing);
+            let set = VpnRouteSet { part: part.clone(), ..VpnRouteSet::all(remote.clone(), packing) };
             acts.push((port, Act::bgp(device, BgpCommand::VpnRoutes { peer: router, change, set })));
         }
         for (port, act) in &acts {
             self.rig().command(*port, act).map_err(|e| TestError::Failed(e.to_string()))?;
         }
-        let per_site = self.vpns.in_use()?.sites.first().map_or(0, |sites| sites.remote.len());
         let (mut at_ces, mut at_pes) = (Vec::new(), Vec::new());
         if let Some(used) = &self.vpns.in_use {
             at_ces.extend_from_slice(&used.at_ces);
@@ -523,12 +524,12 @@ impl Vpns for TestSetup<'_> {
         let now = self.rig().now();
         for AtCe { session, id, .. } in at_ces {
             if let Some((routers, router)) = self.rig().session_mut(session) {
-                routers.adj_rib_in_mut(router).change(now, id, 0..per_site, present);
+                routers.adj_rib_in_mut(router).change(now, id, part.clone(), present);
             }
         }
         for ((session, id), vrfs) in at_pes {
             if let Some((routers, router)) = self.rig().session_mut(session) {
-                routers.adj_rib_in_mut(router).change_vpn(now, id, 0..vrfs, 0..per_site, present);
+                routers.adj_rib_in_mut(router).change_vpn(now, id, 0..vrfs, part.clone(), present);
             }
         }
         Ok(())

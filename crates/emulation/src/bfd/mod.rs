@@ -6,7 +6,8 @@
 //! A packet counts from its arrival, but what it causes is sent at the next poll: a packet may have waited until somebody read it, and the
 //! intervals between sent packets must count from when they leave. So whoever drives a device reads all packets that have arrived before it
 //! polls; then a late poll loses no session whose packets came in time. A poll may still be so late that the peer has missed packets of this
-//! end. [`Report::own_fault`] counts the sessions that end after that, which says nothing about the peer.
+//! end. [`Report::own_fault`] counts the sessions that end after that, which says nothing about the peer. Packets of the peer that are missing
+//! end no session if others come in time; [`Report::missing`] counts them.
 
 pub mod session;
 #[cfg(test)]
@@ -193,6 +194,7 @@ impl Protocol for Bfd {
             ("sessions_down", sum(|r| r.times_down)),
             ("detection_time_expired", sum(|r| r.detections)),
             ("neighbor_signaled_down", sum(|r| r.signaled)),
+            ("packets_missing", sum(|r| r.missing)),
             ("own_packets_late", sum(|r| r.own_fault)),
         ];
         counters.extend(self.discarded.iter());

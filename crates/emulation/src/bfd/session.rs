@@ -64,6 +64,8 @@ pub struct Report {
     pub detections: u64,
     /// How often the neighbour signaled Down or AdminDown in Init or Up.
     pub signaled: u64,
+    /// Packets of the peer that are missing between others, at least, while both ends were Up (section 6.8.7).
+    pub missing: u64,
     /// How often it left Up when own packets had been late by so much that this may be the reason. These times say nothing about the peer.
     pub own_fault: u64,
     /// By how much own packets were late at most, when it left Up for that reason.
@@ -101,10 +103,22 @@ pub(super) struct Session {
     expires: Option<Instant>,
     /// Late packets explain until this time that the session goes down. They were late by that much.
     lapse: Option<(Instant, Duration)>,
+    gaps: Gaps,
     /// AdminDown is sent until this time.
     farewell: Option<Instant>,
     random: u64,
     report: Times,
+}
+
+/// The time between packets of the peer in state Up.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gaps {
+    /// When the last packet arrived; `None` if the peer need not keep to the interval since then.
+    last: Option<Instant>,
+    /// Packets that are missing before the last one, if that one was not late.
+    doubtful: u64,
+    /// Own packets left late since the last packet arrived: frames may have found no room at the tester.
+    own_fault: bool,
 }
 
 /// Counts and times.
@@ -118,6 +132,7 @@ struct Times {
     down: u64,
     detections: u64,
     signaled: u64,
+    missing: u64,
     own_fault: u64,
     late: Duration,
 }
@@ -150,6 +165,7 @@ impl Session {
             paced: Duration::ZERO,
             expires: None,
             lapse: None,
+            gaps: Gaps::default(),
             farewell: None,
             random: seed ^ u64::from(discriminator) << 32,
             report: Times::default(),
@@ -161,7 +177,8 @@ impl Session {
     }
 
     pub fn report(&self) -> Report {
-        let Times { up_at, down_at, heard_at, sent, up, down, detections, signaled, own_fault, late } = self.report;
+        let Times { up_at, down_at, heard_at, sent, up, down, detections, signaled, missing, own_fault, late } =
+            self.report;
         Report {
             peer: self.config.peer,
             state: self.state,
@@ -178,6 +195,7 @@ impl Session {
             times_down: down,
             detections,
             signaled,
+            missing,
             own_fault,
             late,
         }
@@ -243,6 +261,7 @@ impl Session {
         if self.state == State::AdminDown {
             return Err("session is AdminDown");
         }
+        let interval_before = self.remote_interval();
         self.remote_discriminator = control.my_discriminator;
         self.remote_state = control.state;
         self.remote_demand = control.demand;
@@ -265,10 +284,34 @@ impl Session {
             }
             _ => {}
         }
+        self.count_missing(now, control, interval_before.max(self.remote_interval()));
         self.owes_final |= control.poll;
         self.expires = Some(now + self.detection_time());
         self.reschedule(now);
         Ok(())
+    }
+
+    /// Counts the packets that are missing before this one. They come after 75 to 100 % of the interval (section 6.8.7), so that after a missing
+    /// one the gap is 150 % or more. It is as long before a packet that was late, but then the next one comes soon.
+    fn count_missing(&mut self, now: Instant, control: &Control<'_>, interval: Duration) {
+        // During a Poll Sequence, the peer may still use an interval from before.
+        let both_up = self.state == State::Up && control.state == State::Up;
+        let steady = both_up && !control.poll && !control.is_final;
+        let own_fault = self.is_late(now);
+        let before = std::mem::replace(&mut self.gaps, Gaps { last: steady.then_some(now), doubtful: 0, own_fault });
+        let Some(last) = before.last.filter(|_| steady) else { return };
+        let (gap, spare) = (now.since(last), interval / 2);
+        if gap > spare {
+            self.report.missing += before.doubtful;
+        }
+        if !before.own_fault && !own_fault {
+            self.gaps.doubtful = (gap.saturating_sub(spare).as_nanos() / interval.as_nanos()) as u64;
+        }
+    }
+
+    /// True if a packet should have left half an interval of the peer's packets ago.
+    fn is_late(&self, now: Instant) -> bool {
+        self.next_packet.is_some_and(|due| now.since(due) >= self.remote_interval() / 2)
     }
 
     /// Notes if the next packet is late by so much that the peer may miss it: half of the time that the peer waits after the first
@@ -277,6 +320,7 @@ impl Session {
         let interval = self.interval();
         let limit = (interval * self.config.detect_mult.saturating_sub(1).into() / 2).max(interval / 10);
         let late = self.next_packet.map_or(Duration::ZERO, |due| now.since(due));
+        self.gaps.own_fault |= self.is_late(now);
         if self.state == State::Up && late >= limit {
             // After its detection time, the peer tells it within the interval of packets of a session that is down.
             let told = interval * self.config.detect_mult.into() + micros(SLOW);
@@ -290,9 +334,14 @@ impl Session {
         micros(self.effective_min_tx.max(self.remote_min_rx))
     }
 
+    /// Negotiated interval of received packets (section 6.8.7); never zero.
+    fn remote_interval(&self) -> Duration {
+        micros(self.config.required_min_rx.max(self.remote_min_tx))
+    }
+
     /// Section 6.8.4.
     fn detection_time(&self) -> Duration {
-        micros(self.config.required_min_rx.max(self.remote_min_tx)) * self.remote_detect_mult.into()
+        self.remote_interval() * self.remote_detect_mult.into()
     }
 
     /// True if it may send periodic packets (section 6.8.7).

@@ -31,12 +31,16 @@ struct Wire {
     packets: Vec<(Instant, usize, Vec<u8>)>,
     /// Frames that this device sends are lost.
     deaf: Option<usize>,
+    /// Every n-th packet of device 1 is lost; 0 for none. `lost`: how many.
+    every: u64,
+    lost: u64,
 }
 
 impl Wire {
     fn new(configs: [SessionConfig; 2]) -> Wire {
         let [a, b] = configs;
-        Wire { now: Instant(0), devices: [device(1, a), device(2, b)], packets: Vec::new(), deaf: None }
+        let devices = [device(1, a), device(2, b)];
+        Wire { now: Instant(0), devices, packets: Vec::new(), deaf: None, every: 0, lost: 0 }
     }
 
     fn command(&mut self, which: usize, command: &Command) {
@@ -50,11 +54,15 @@ impl Wire {
                 device.poll(self.now, 1500, &mut |frame| frames.push_back((i, frame.to_vec())));
             }
             while let Some((from, frame)) = frames.pop_front() {
+                let mut is_lost = false;
                 if frame[12..14] == [8, 0] {
                     assert_eq!(frame[15], 0xc0, "CS6");
                     self.packets.push((self.now, from, frame[AT..AT + LEN].to_vec()));
+                    let so_far = self.packets.iter().filter(|(_, sender, _)| *sender == from).count() as u64;
+                    is_lost = from == 1 && self.every != 0 && so_far.is_multiple_of(self.every);
                 }
-                if self.deaf != Some(from) {
+                self.lost += u64::from(is_lost);
+                if self.deaf != Some(from) && !is_lost {
                     let to = 1 - from;
                     self.devices[to].receive(self.now, &frame, &mut |answer| frames.push_back((to, answer.to_vec())));
                 }
@@ -307,6 +315,67 @@ fn a_peer_that_missed_late_packets_is_not_to_blame() {
     assert_eq!((report.state, report.detections, report.own_fault), (State::Down, 1, 1));
     assert!(report.late >= Duration::from_millis(4_900), "{:?}", report.late);
     assert_eq!(wire.devices[0].protocol::<Bfd>().unwrap().state().counter("own_packets_late"), 1);
+}
+
+#[test]
+fn every_missing_packet_is_counted_once() {
+    let mut wire = settled();
+    assert_eq!([0, 1].map(|i| wire.report(i).missing), [0, 0], "on the way up, nothing is missing");
+    wire.every = 3;
+    wire.run(ms(36_000));
+    wire.every = 0;
+    wire.run(ms(37_000));
+    let [a, b] = [0, 1].map(|i| wire.report(i));
+    assert!(wire.lost > 100, "{}", wire.lost);
+    assert_eq!((a.state, a.times_down, a.missing), (State::Up, 0, wire.lost));
+    assert_eq!((b.state, b.missing), (State::Up, 0));
+    assert_eq!(wire.devices[0].protocol::<Bfd>().unwrap().state().counter("packets_missing"), wire.lost);
+}
+
+/// How many packets device 0 misses if those of device 1, 75 to 100 ms apart, arrive at these times after 6 s. Device 0 is not polled in
+/// `held_up`. The packets at `polls` have the P bit.
+fn missing(arrivals: &[u64], held_up: std::ops::Range<u64>, polls: &[u64]) -> u64 {
+    let mut wire = settled();
+    for at in 1..=arrivals.last().copied().unwrap_or_default() {
+        if arrivals.contains(&at) {
+            let control = Control {
+                state: State::Up,
+                poll: polls.contains(&at),
+                detect_mult: 3,
+                my_discriminator: 2 << 20 | 1,
+                your_discriminator: 1 << 20 | 1,
+                desired_min_tx: 100_000,
+                required_min_rx: 100_000,
+                ..Control::default()
+            };
+            wire.devices[0].receive(ms(6000 + at), &frame_from(2, 255, &control), &mut |_| {});
+        }
+        if !held_up.contains(&at) {
+            wire.devices[0].poll(ms(6000 + at), 1500, &mut |_| {});
+        }
+    }
+    assert_eq!(wire.report(0).state, State::Up);
+    wire.report(0).missing
+}
+
+#[test]
+fn a_late_packet_is_not_a_missing_one() {
+    let of = |arrivals: &[u64]| missing(arrivals, 0..0, &[]);
+    assert_eq!(of(&[20, 110, 195, 290, 380]), 0);
+    assert_eq!(of(&[20, 110, 270, 360]), 1);
+    assert_eq!(of(&[20, 110, 370, 460]), 2);
+    assert_eq!(of(&[20, 110, 270, 430, 520]), 2);
+    // Too short a gap for a missing packet.
+    assert_eq!(of(&[20, 110, 259, 350]), 0);
+    // Nothing is said before the next packet, which shows that this one was late.
+    assert_eq!(of(&[20, 110, 270]), 0);
+    assert_eq!(of(&[20, 110, 270, 290, 380]), 0);
+}
+
+#[test]
+fn the_tester_and_a_poll_sequence_make_no_packet_missing() {
+    assert_eq!(missing(&[20, 110, 270, 360], 111..270, &[]), 0, "device 0 was not polled for 160 ms");
+    assert_eq!(missing(&[20, 110, 270, 360], 0..0, &[110]), 0, "the interval may be another one until it is confirmed");
 }
 
 #[test]

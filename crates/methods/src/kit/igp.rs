@@ -67,6 +67,8 @@ pub struct IgpCounts {
     pub mappings: [u64; 2],
     /// OSPF adjacencies and LDP sessions that ended without a command.
     pub lost: u64,
+    /// Packets of the DUT that were missing between others of the BFD session, at least.
+    pub bfd_missing: u64,
     /// Time in which more Link State Updates waited for their turn than one, because the P router sends them one after the other.
     pub flooding: Duration,
 }
@@ -79,6 +81,7 @@ impl IgpCounts {
             lsas_retransmitted: of(self.lsas_retransmitted, other.lsas_retransmitted),
             mappings: both(self.mappings, other.mappings),
             lost: of(self.lost, other.lost),
+            bfd_missing: of(self.bfd_missing, other.bfd_missing),
             flooding,
         }
     }

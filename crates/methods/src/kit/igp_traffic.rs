@@ -53,6 +53,8 @@ pub struct Ran {
     pub begun_s: Option<f64>,
     /// Messages of the P routers during this attempt, summed.
     pub counts: IgpCounts,
+    /// BFD packets of the DUT that were missing during this attempt, with the name of the port; without ports where none was.
+    pub bfd_missing: Vec<(String, u64)>,
 }
 
 impl Ran {
@@ -60,6 +62,15 @@ impl Ran {
     pub fn lost_sessions(&self) -> Option<String> {
         let lost = self.counts.lost;
         (lost > 0).then(|| format!("adjacencies and sessions that went down during the trial: {}", thousands(lost)))
+    }
+
+    /// What to say if BFD packets were missing, although no session has to go down for that.
+    pub fn missing_bfd(&self) -> Option<String> {
+        let sum: u64 = self.bfd_missing.iter().map(|(_, packets)| packets).sum();
+        let of_port = |(port, packets): &(String, u64)| format!("{port}: {}", thousands(*packets));
+        let by_port: Vec<_> = self.bfd_missing.iter().map(of_port).collect();
+        let text = || format!("BFD packets of the router were missing: {} ({})", thousands(sum), by_port.join(", "));
+        (sum > 0).then(text)
     }
 }
 
@@ -117,6 +128,11 @@ impl IgpCase {
     /// The port behind which the prefixes are.
     pub fn to(&self) -> PortIndex {
         self.plan.behind[0]
+    }
+
+    /// The ports with prefixes behind them, and the one that sends.
+    fn ports(&self) -> impl Iterator<Item = PortIndex> {
+        self.plan.behind.iter().copied().chain([self.sender])
     }
 
     /// Indices of all prefixes.
@@ -222,8 +238,7 @@ impl IgpCase {
     /// The testbed has no P routers.
     pub fn counts(&self, bed: &mut dyn Testbed) -> Result<IgpCounts, TestError> {
         let igp = bed.igp()?;
-        let ports = self.plan.behind.iter().chain([&self.sender]);
-        let sum = ports.map(|port| igp.counts(*port)).fold(IgpCounts::default(), |sum, counts| sum + counts);
+        let sum = self.ports().map(|port| igp.counts(port)).fold(IgpCounts::default(), |sum, counts| sum + counts);
         Ok(IgpCounts { flooding: igp.counts(self.to()).flooding, ..sum })
     }
 
@@ -243,15 +258,26 @@ impl IgpCase {
         loop {
             prepare(bed, attempts.number())?;
             let trial = trial(bed)?;
-            let (counts, labels) = (self.counts(bed)?, self.labels(bed)?);
+            let (counts, labels, bfd) = (self.counts(bed)?, self.labels(bed)?, self.bfd_missing(bed)?);
             let begun_s = bed.now_s();
             let mut result = bed.attempt(&trial, attempts.number())?.result;
             if attempts.passed(bed, &result)? {
                 self.same_labels(&labels, &self.labels(bed)?)?;
                 result.destinations = vec![joined(&result.destinations)];
-                return Ok(Ran { result, begun_s, counts: self.counts(bed)? - counts });
+                let counts = self.counts(bed)? - counts;
+                let both = self.ports().zip(self.bfd_missing(bed)?.into_iter().zip(bfd));
+                let missing =
+                    both.map(|(port, (now, before))| (bed.ports()[port].name.clone(), now.saturating_sub(before)));
+                let bfd_missing = missing.filter(|(_, packets)| *packets > 0).collect();
+                return Ok(Ran { result, begun_s, counts, bfd_missing });
             }
         }
+    }
+
+    /// BFD packets of the DUT that have been missing so far, by port.
+    fn bfd_missing(&self, bed: &mut dyn Testbed) -> Result<Vec<u64>, TestError> {
+        let igp = bed.igp()?;
+        Ok(self.ports().map(|port| igp.counts(port).bfd_missing).collect())
     }
 
     /// The DUT's labels for all prefixes, if the protocol is LDP.

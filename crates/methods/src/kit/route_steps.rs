@@ -8,6 +8,7 @@ use crate::testbed::{TestError, Testbed};
 use drophammer_model::outcome::{Outcome, PlotKind};
 use drophammer_model::suite::Params;
 use drophammer_model::trial::Family;
+use std::fmt::Display;
 use std::ops::Range;
 
 /// The table, its steps, and the peers that advertise and check it.
@@ -87,11 +88,19 @@ impl StepPlots {
         self.plots().iter().for_each(|plot| plot.begin(outcome));
     }
 
-    /// Adds a point to each plot: the time of a completed step in seconds, and the memory in MiB if known.
-    pub fn add(&self, outcome: &mut Outcome, family: Family, routes: u32, time_s: Option<f64>, memory: Option<f64>) {
+    /// Adds a point to each plot, in the series `of`: the time of a completed step in seconds, and the memory in MiB if known.
+    pub fn add(
+        &self,
+        outcome: &mut Outcome,
+        of: impl Display,
+        routes: impl Into<f64>,
+        time_s: Option<f64>,
+        memory: Option<f64>,
+    ) {
+        let (series, routes): (String, f64) = (of.to_string(), routes.into());
         for (plot, y) in self.plots().iter().zip([time_s, memory]) {
             if let Some(y) = y {
-                plot.curve(outcome, &family.to_string(), xy(f64::from(routes), y));
+                plot.curve(outcome, &series, xy(routes, y));
             }
         }
     }

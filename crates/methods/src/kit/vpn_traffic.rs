@@ -110,7 +110,7 @@ pub struct Vpn {
     pub vrfs: Vec<VrfView>,
     /// Sites between which frames go.
     pub mesh: Mesh,
-    /// Routes of each of the two sites of a VRF in each family.
+    /// Routes of each of the two sites of a VRF in each family to which frames go.
     pub per_site: u32,
     /// Families of the routes.
     pub families: Vec<Family>,
@@ -135,7 +135,7 @@ pub struct Ready {
     pub up: VpnUp,
     /// The routes that the DUT passed on.
     pub seen: VpnRoutesSeen,
-    /// Seconds from the first advertisement to the first traffic to every route without loss; `None` if there was always loss.
+    /// Seconds from the change of the routes to the first traffic to every route without loss; `None` if there was always loss.
     pub forwarded_s: Option<f64>,
     /// Uncertainty of this time in both directions: the time from the start of the first traffic to the end of the last, in seconds.
     pub unsure_s: f64,
@@ -143,17 +143,46 @@ pub struct Ready {
     pub check: Option<TrialResult>,
 }
 
+impl Ready {
+    /// Why the DUT does not forward to every route; `None` if it does.
+    pub fn complaint(&self) -> Option<String> {
+        if !self.seen.complete() {
+            return Some(format!("routes are not passed on: {}", self.seen.cause));
+        }
+        let lost = self.check.as_ref().map_or(0, TrialResult::lost);
+        let groups = self.check.as_ref().map(arrived).unwrap_or_default();
+        self.forwarded_s.is_none().then(|| {
+            format!("{lost} frames of the last traffic to every route are lost or arrived in a wrong place ({groups})")
+        })
+    }
+}
+
 impl Vpn {
-    /// Brings the VRFs of a test up, and waits until the DUT forwards to every route in both directions. Frames arrive only when it has installed the
-    /// routes, so this does not depend on what the DUT advertises. Asks `fits` before the routes, which take longest.
+    /// Brings the VRFs of a test up, advertises all routes, and waits until the DUT forwards to every route in both directions. Asks `fits` before the
+    /// routes, which take longest.
     ///
     /// # Errors
-    /// [`TestError::NotApplicable`] if there are fewer VRFs; what `fits` returns; errors of the sessions and of the trials.
+    /// Errors of [`Vpn::sessions`] and of [`Vpn::change`].
     pub fn bring_up(
         bed: &mut dyn Testbed,
         params: &Params,
         fits: impl FnOnce(&Vpn) -> Result<(), TestError>,
     ) -> Result<(Vpn, Ready), TestError> {
+        let (mut vpn, up) = Vpn::sessions(bed, params, fits)?;
+        let all = 0..vpn.per_site;
+        let ready = vpn.change(bed, params, up, Change::Advertise, all)?;
+        Ok((vpn, ready))
+    }
+
+    /// Brings the VRFs of a test up, without a route, and asks `fits`.
+    ///
+    /// # Errors
+    /// [`TestError::NotApplicable`] if there are fewer VRFs; what `fits` returns; errors of the sessions.
+    pub fn sessions(
+        bed: &mut dyn Testbed,
+        params: &Params,
+        fits: impl FnOnce(&Vpn) -> Result<(), TestError>,
+    ) -> Result<(Vpn, VpnUp), TestError> {
         let size = SIZE.get(params);
         let vpns = bed.vpns()?;
         let count = VRFS.get(params).unwrap_or(vrfs_of(vpns.vrfs()));
@@ -163,22 +192,41 @@ impl Vpn {
         let up = vpns.bring_up(&asked, ESTABLISH.get(params))?;
         let vrfs = vpns.used().to_vec();
         let mesh = MESH.find(params).unwrap_or(Mesh::Pairs);
-        let mut vpn = Vpn { vrfs, mesh, per_site, families, size, leaks: BTreeMap::new(), elsewhere: 0 };
+        let vpn = Vpn { vrfs, mesh, per_site, families, size, leaks: BTreeMap::new(), elsewhere: 0 };
         if let Err(unfit) = vpn.check_sites().and_then(|()| fits(&vpn)) {
             vpns.take_down()?;
             return Err(unfit);
         }
+        Ok((vpn, up))
+    }
+
+    /// Advertises routes `part` of each site, which follow those that are advertised already, or withdraws them, which are the last ones. Waits until
+    /// the DUT forwards to all routes that are advertised then, in both directions. Frames arrive only when it has installed the routes, so this does not
+    /// depend on what the DUT advertises.
+    ///
+    /// # Errors
+    /// Errors of the sessions and of the trials.
+    pub fn change(
+        &mut self,
+        bed: &mut dyn Testbed,
+        params: &Params,
+        up: VpnUp,
+        change: Change,
+        part: Range<u32>,
+    ) -> Result<Ready, TestError> {
+        let advertises = change == Change::Advertise;
+        self.per_site = if advertises { part.end } else { part.start };
         // No other DUT is measured between this and the check: the router works in the meantime.
-        bed.progress("routes of VRFs are advertised");
+        bed.progress(if advertises { "routes of VRFs are advertised" } else { "routes of VRFs are withdrawn" });
         let begun = bed.now_s().unwrap_or_default();
         let vpns = bed.vpns()?;
-        vpns.change_all(Change::Advertise)?;
+        vpns.change_part(change, part)?;
         let seen = vpns.await_routes(PATIENCE.get(params))?;
         let mut ready = Ready { up, seen, forwarded_s: None, unsure_s: 0.0, check: None };
         if ready.seen.complete() {
-            vpn.await_forwarding(bed, params, begun, &mut ready)?;
+            self.await_forwarding(bed, params, begun, &mut ready)?;
         }
-        Ok((vpn, ready))
+        Ok(ready)
     }
 
     fn check_sites(&self) -> Result<(), TestError> {

@@ -106,7 +106,7 @@ pub struct VpnRoutesSeen {
     pub leaked: u64,
     /// The first of these, as text.
     pub leaks: Vec<String>,
-    /// From the last [`Vpns::change_all`] until the last change, in seconds.
+    /// From the last [`Vpns::change_part`] until the last change, in seconds.
     pub last_change_s: f64,
     /// Longest time in that period, in seconds, for which the tester itself delayed sending to a router.
     pub tester_late_s: f64,
@@ -121,6 +121,12 @@ pub struct VpnRoutesSeen {
     pub bfd_not_judged: u64,
     /// By how much these packets were late at most, in seconds.
     pub bfd_late_s: f64,
+    /// Packets of the DUT that were missing between others of BFD sessions with CE routers, at least, since these were brought up.
+    pub bfd_missing: u64,
+    /// The first of these sessions, with the number of packets: `v3: 8`.
+    pub bfd_missing_at: Vec<String>,
+    /// Number of the other ones.
+    pub bfd_missing_elsewhere: u64,
     /// Why routes are missing, as text; empty if all are present.
     pub cause: String,
 }
@@ -167,8 +173,26 @@ impl VpnRoutesSeen {
         }
     }
 
-    /// Sessions that ended since `before`, as text.
+    /// Counts packets that were missing in a BFD session, and names it if few were named before.
+    pub fn miss_bfd(&mut self, packets: u64, name: &str) {
+        self.bfd_missing += packets;
+        if self.bfd_missing_at.len() < MOST_LEAKS {
+            self.bfd_missing_at.push(format!("{name}: {packets}"));
+        } else {
+            self.bfd_missing_elsewhere += 1;
+        }
+    }
+
+    /// Sessions that ended since `before`, and packets of other ones that were missing, as text.
     pub fn lost_since(&self, before: &VpnRoutesSeen) -> Vec<String> {
+        let mut texts = self.ended_since(before);
+        texts.extend(self.not_judged_since(before));
+        texts.extend(self.missing_since(before));
+        texts
+    }
+
+    /// Sessions that the DUT ended since `before`, as text.
+    pub fn ended_since(&self, before: &VpnRoutesSeen) -> Vec<String> {
         let mut texts = Vec::new();
         let (bgp, bfd) = (self.sessions_lost - before.sessions_lost, self.bfd_lost - before.bfd_lost);
         if bgp > 0 {
@@ -177,8 +201,19 @@ impl VpnRoutesSeen {
         if bfd > 0 {
             texts.push(format!("BFD sessions went down {bfd} times: {}", self.bfd_lost_at.join(", ")));
         }
-        texts.extend(self.not_judged_since(before));
         texts
+    }
+
+    /// Packets of BFD sessions that were missing since `before`, as text; `None` for none.
+    pub fn missing_since(&self, before: &VpnRoutesSeen) -> Option<String> {
+        let packets = self.bfd_missing - before.bfd_missing;
+        let others = match self.bfd_missing_elsewhere {
+            0 => String::new(),
+            some => format!(", and {some} more sessions"),
+        };
+        (packets > 0).then(|| {
+            format!("BFD packets of the DUT were missing: {packets} ({}{others})", self.bfd_missing_at.join(", "))
+        })
     }
 
     /// Why sessions that ended since `before` say nothing about the DUT; `None` if all of them do.
@@ -227,13 +262,20 @@ pub trait Vpns {
     /// The VRFs that are in use, site by site in the same order.
     fn used(&self) -> &[VrfView];
 
-    /// Advertises all routes, or withdraws them.
+    /// Advertises routes `part` of each site of each VRF in each family, as far as they exist, or withdraws them. A route that is
+    /// advertised already is advertised again.
     ///
     /// # Errors
     /// Errors of the emulated routers.
+    fn change_part(&mut self, change: Change, part: Range<u32>) -> Result<(), TestError>;
+
+    /// Like [`Vpns::change_part`], for all routes.
     ///
-    /// A route that is advertised already is advertised again.
-    fn change_all(&mut self, change: Change) -> Result<(), TestError>;
+    /// # Errors
+    /// Errors of [`Vpns::change_part`].
+    fn change_all(&mut self, change: Change) -> Result<(), TestError> {
+        self.change_part(change, 0..u32::MAX)
+    }
 
     /// Advertises or withdraws routes `part` behind the CE router of a site in each family, at an event of a trial. From now on, these routes are
     /// expected to be present or absent.
@@ -278,4 +320,27 @@ pub trait Vpns {
     /// # Errors
     /// [`TestError::Interrupted`], [`TestError::DutDied`].
     fn take_down(&mut self) -> Result<(), TestError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_sessions_with_missing_packets_are_named_and_the_others_counted() {
+        let mut seen = VpnRoutesSeen::default();
+        assert_eq!(seen.lost_since(&VpnRoutesSeen::default()), [""; 0]);
+        seen.miss_bfd(8, "v1");
+        let before = seen.clone();
+        assert_eq!(seen.missing_since(&before), None);
+        seen.miss_bfd(2, "v1, site 2");
+        let text = "BFD packets of the DUT were missing: 10 (v1: 8, v1, site 2: 2)";
+        assert_eq!(seen.lost_since(&VpnRoutesSeen::default()), [text]);
+        assert_eq!(seen.ended_since(&VpnRoutesSeen::default()), [""; 0], "no session has ended");
+        (0..30).for_each(|_| seen.miss_bfd(1, "v9"));
+        let text = seen.missing_since(&before).unwrap();
+        assert!(text.starts_with("BFD packets of the DUT were missing: 32 (v1: 8,"), "{text}");
+        assert!(text.ends_with("v9: 1, and 12 more sessions)"), "{text}");
+        assert_eq!(seen.bfd_missing_at.len(), MOST_LEAKS);
+    }
 }

@@ -72,7 +72,7 @@ static SPEC: TestSpec = TestSpec {
         &[PATIENCE.spec(), ESTABLISH.spec()],
     ],
     figures: &[UP[0].shape(), UP[1].shape(), DOWN[0].shape(), DOWN[1].shape()],
-    tables: &[TABLE.shape(), WRONG.shape()],
+    tables: &[TABLE.shape(), SLOWEST.shape(), WRONG.shape()],
 };
 
 columns! {
@@ -95,7 +95,17 @@ columns! {
     }
 }
 
+columns! {
+    /// A prefix that took long.
+    struct SlowestRow {
+        change: String,
+        prefix: String,
+        time_ms: f64 ["ms"],
+    }
+}
+
 const TABLE: TableSpec<ChangeRow> = TableSpec::new("igp_convergence", "OSPF and LDP convergence");
+const SLOWEST: TableSpec<SlowestRow> = TableSpec::new("igp_convergence_slowest", "Slowest prefixes");
 const WRONG: TableSpec<UnreachableRow> = TableSpec::new("igp_convergence_wrong", "Prefixes that did not follow");
 const PLOT: PlotSpec<'static> = PlotSpec::new(
     "igp_convergence",
@@ -105,6 +115,8 @@ const PLOT: PlotSpec<'static> = PlotSpec::new(
     "time, ms",
 )
 .logarithmic();
+/// Maximum number of prefixes that are named as the slowest ones of a change.
+const NAMED: usize = 5;
 /// Maximum number of points of a curve.
 const POINTS: usize = 500;
 /// Why there is no time of a withdrawal.
@@ -202,6 +214,7 @@ fn appear(bed: &mut dyn Testbed, params: &Params, outcome: &mut Outcome, case: &
     let whole = outage.is_whole();
     let followed = Followed {
         sorted_s: outage.sorted_s,
+        order: outage.order,
         wrong: outage.unreachable,
         unclear: outage.early.len() + outage.unsent,
         few: false,
@@ -237,9 +250,12 @@ fn uncounted() -> TestError {
 }
 
 /// How the prefixes followed a change.
+#[derive(Default)]
 struct Followed {
     /// Times of the prefixes that followed, in seconds, ascending.
     sorted_s: Vec<f64>,
+    /// These prefixes in the same order.
+    order: Vec<u32>,
     /// Prefixes that did not follow.
     wrong: Vec<u32>,
     /// Number of other prefixes, whose frames show no time.
@@ -303,18 +319,20 @@ fn fate(counts: &DestinationCounts, i: usize, each_pps: f64, at_s: f64) -> Fate 
 
 impl Followed {
     fn withdrawn(counts: &DestinationCounts, each_pps: f64, at_s: f64) -> Followed {
-        let mut followed = Followed { sorted_s: Vec::new(), wrong: Vec::new(), unclear: 0, few: false, whole: false };
+        let mut followed = Followed::default();
+        let mut timed = Vec::new();
         for index in 0..counts.offered.len() {
             match fate(counts, index, each_pps, at_s) {
                 Fate::Stays => followed.wrong.push(index as u32),
-                Fate::Gone(s) => followed.sorted_s.push(s),
+                Fate::Gone(s) => timed.push((s, index as u32)),
                 other @ (Fate::Unclear | Fate::Few) => {
                     followed.unclear += 1;
                     followed.few |= other == Fate::Few;
                 }
             }
         }
-        followed.sorted_s.sort_by(f64::total_cmp);
+        timed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        (followed.sorted_s, followed.order) = timed.into_iter().unzip();
         followed.whole = followed.sorted_s.len() == counts.offered.len();
         followed
     }
@@ -324,6 +342,13 @@ impl Followed {
         let last = self.sorted_s.len().checked_sub(1)?;
         let rank = (share * self.sorted_s.len() as f64).ceil() as usize;
         Some(self.sorted_s[rank.saturating_sub(1).min(last)])
+    }
+
+    /// A few prefixes that took clearly longer than most, the slowest one first, with their times in seconds.
+    fn slowest(&self, resolution_s: f64) -> Vec<(u32, f64)> {
+        let longer_s = self.percentile_s(0.5).unwrap_or_default() + 2.0 * resolution_s;
+        let longest_first = self.order.iter().copied().zip(self.sorted_s.iter().copied()).rev();
+        longest_first.take(NAMED).filter(|(_, s)| *s > longer_s).collect()
     }
 
     /// True if the P router needed most of the time of this share of the prefixes to send the LSAs. Labels wait for the DUT alone: they
@@ -342,6 +367,7 @@ impl Followed {
             marks.push("tester-limited".into());
         }
         marks.extend(ran.lost_sessions());
+        marks.extend(ran.missing_bfd());
         marks
     }
 
@@ -368,6 +394,10 @@ impl Followed {
             duplicated: result.sum(|group| group.duplicated),
         };
         TABLE.add(outcome, row, [result.trial], self.marks(ran));
+        for (index, s) in self.slowest(resolution_ms(case) / 1e3) {
+            let prefix = case.routes.prefix(index).to_string();
+            SLOWEST.add(outcome, SlowestRow { change: change.into(), prefix, time_ms: s * 1e3 }, [result.trial], []);
+        }
         list_unreachable(outcome, &WRONG, &case.routes, self.wrong.iter().copied());
         if let Some(lost) = ran.lost_sessions() {
             note(outcome, format!("{}, {change}: {lost}", case.protocol));
@@ -414,11 +444,32 @@ mod tests {
     #[test]
     fn percentiles_are_times_of_prefixes() {
         let sorted_s: Vec<f64> = (1..=100).map(|n| f64::from(n) / 1e3).collect();
-        let all = Followed { sorted_s, wrong: Vec::new(), unclear: 0, few: false, whole: true };
+        let all = Followed { sorted_s, whole: true, ..Followed::default() };
         let of = |share| (all.percentile_s(share).unwrap() * 1e3).round();
         assert_eq!([0.0, 0.5, 0.99, 1.0].map(of), [1.0, 50.0, 99.0, 100.0]);
-        let none = Followed { sorted_s: Vec::new(), wrong: Vec::new(), unclear: 0, few: false, whole: true };
+        let none = Followed { whole: true, ..Followed::default() };
         assert_eq!(none.percentile_s(0.5), None);
+        assert!(none.slowest(0.001).is_empty());
+    }
+
+    #[test]
+    fn only_prefixes_that_took_clearly_longer_are_named() {
+        let of = |sorted_s: &[f64], order: &[u32]| {
+            Followed { sorted_s: sorted_s.to_vec(), order: order.to_vec(), ..Followed::default() }.slowest(0.001)
+        };
+        assert_eq!(of(&[0.05, 0.05, 0.051, 0.45, 0.451], &[2, 4, 0, 3, 1]), [(1, 0.451), (3, 0.45)]);
+        assert!(of(&[0.05, 0.05, 0.051], &[2, 1, 0]).is_empty());
+        let rising: Vec<f64> = (0..100).map(|n| f64::from(n) / 10.0).collect();
+        let named = of(&rising, &(0..100).collect::<Vec<_>>());
+        assert_eq!(named.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [99, 98, 97, 96, 95]);
+    }
+
+    #[test]
+    fn a_prefix_that_is_withdrawn_late_is_named() {
+        let counts = counts_of(&format!("{}{}", ".".repeat(30), "x".repeat(10)));
+        let followed = Followed::withdrawn(&counts, 10.0, 1.5);
+        assert_eq!((followed.order.as_slice(), followed.wrong.as_slice()), (&[1][..], &[0][..]));
+        assert!((followed.sorted_s[0] - 1.5).abs() < 1e-9, "{:?}", followed.sorted_s);
     }
 
     /// The counts of two prefixes, each with ten frames per second. All frames to the first prefix arrive. `frames` says

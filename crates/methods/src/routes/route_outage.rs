@@ -38,6 +38,8 @@ impl Event {
 pub struct Outage {
     /// Outages by route, in seconds, ascending. Contains only routes whose frames arrived in the end.
     pub sorted_s: Vec<f64>,
+    /// The routes of `sorted_s` in its order, by index within the flow.
+    pub order: Vec<u32>,
     /// Routes, by index within the flow, whose frames did not arrive even at the end.
     pub unreachable: Vec<u32>,
     /// Number of routes to which no frame was offered.
@@ -67,6 +69,7 @@ impl Outage {
         let judge = Judge::new(counts, rate_per_route, event);
         let mut outage = Outage {
             sorted_s: Vec::new(),
+            order: Vec::new(),
             unreachable: Vec::new(),
             unsent: 0,
             unsure: 0,
@@ -76,6 +79,7 @@ impl Outage {
             loss_derived_s: 0.0,
         };
         let (mut lost_in_all, mut offered_in_all) = (0u64, 0u64);
+        let mut timed = Vec::new();
         for (index, offered) in counts.offered.iter().enumerate() {
             let lost = counts.lost(index);
             lost_in_all += u64::from(lost);
@@ -88,11 +92,13 @@ impl Outage {
                 _ if f64::from(lost) + 1.01 < event.silent_s() * rate_per_route => outage.early.push(index as u32),
                 Fate::Reachable | Fate::Unsure => {
                     outage.unsure += usize::from(fate == Fate::Unsure);
-                    outage.sorted_s.push((f64::from(lost) / rate_per_route - event.silent_s()).max(0.0));
+                    let outage_s = (f64::from(lost) / rate_per_route - event.silent_s()).max(0.0);
+                    timed.push((outage_s, index as u32));
                 }
             }
         }
-        outage.sorted_s.sort_by(f64::total_cmp);
+        timed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        (outage.sorted_s, outage.order) = timed.into_iter().unzip();
         if offered_in_all > 0 {
             outage.loss_derived_s = (lost_in_all as f64 / rate_pps - event.silent_s()).max(0.0);
         }
@@ -515,6 +521,7 @@ mod tests {
         let outage = seen(&routes, Event::Failed(1.0));
         assert!(has_figures(&outage), "{outage:?}");
         about(&outage.sorted_s, &[0.1, 0.5, 0.6]);
+        assert_eq!(outage.order, [1, 0, 2]);
         assert_eq!(outage.marks(), ["routes with a time although their last frame was lost: 2"]);
     }
 

@@ -205,6 +205,9 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
         note(outcome, format!("After the last advertisement, routes are not as expected: {}.", seen.cause));
     }
     note_leaked_routes(outcome, &seen);
+    if let Some(missing) = seen.missing_since(&before) {
+        note(outcome, format!("{missing}."));
+    }
     let mut after = VpnTraffic::default();
     let same = after.add(bed, vpn, Way::ToCustomers, &part, &group(FLAPPED)).is_ok() && traffic.ends_with(&after);
     let doubts = doubts(&seen, &before, same);
@@ -222,13 +225,11 @@ fn flap(bed: &mut dyn Testbed, params: &Params, vpn: &mut Vpn, outcome: &mut Out
 
 /// Reasons to distrust the times of the changes and whom to blame for each, the failures of the router first.
 fn doubts(seen: &VpnRoutesSeen, before: &VpnRoutesSeen, same_labels: bool) -> Vec<Missing> {
-    let not_judged = seen.not_judged_since(before);
-    let mut lost = seen.lost_since(before);
-    lost.retain(|why| not_judged.as_ref() != Some(why));
     let labels = (!same_labels).then(|| "the router has changed labels, and frames still had the old ones".to_owned());
     let by = |by: Blame| move |why: String| Missing { why, by };
-    let lost = lost.into_iter().map(by(Blame::Dut));
-    lost.chain(not_judged.map(by(Blame::Spoilt))).chain(labels.map(by(Blame::Beyond))).collect()
+    let ended = seen.ended_since(before).into_iter().map(by(Blame::Dut));
+    let not_judged = seen.not_judged_since(before).map(by(Blame::Spoilt));
+    ended.chain(not_judged).chain(labels.map(by(Blame::Beyond))).collect()
 }
 
 /// Frames with old labels may belong to another VRF by now, which is no leak.
@@ -491,6 +492,8 @@ mod tests {
         let late = VpnRoutesSeen { bfd_not_judged: 1, ..calm.clone() };
         let both = VpnRoutesSeen { bfd_not_judged: 1, ..lost.clone() };
         assert!(blamed(calm.clone(), true).is_empty());
+        // The session stayed up, so the times are right.
+        assert!(blamed(VpnRoutesSeen { bfd_missing: 5, ..calm.clone() }, true).is_empty());
         assert_eq!(blamed(lost, true), [Blame::Dut]);
         assert_eq!(blamed(late, true), [Blame::Spoilt]);
         assert_eq!(blamed(calm, false), [Blame::Beyond]);

@@ -5,7 +5,7 @@ use drophammer_methods::igp::{Igp, IgpCounts, IgpPlan};
 use drophammer_methods::{Change, Facts, Known, RouteAction, Seen, Setting, TestError, Testbed, Trial, find};
 use drophammer_model::figure::RoundFigure;
 use drophammer_model::label_edge::CoreProtocol;
-use drophammer_model::outcome::Outcome;
+use drophammer_model::outcome::{Cell, Outcome};
 use drophammer_model::suite::ParamValue;
 use drophammer_model::traffic::{Header, HeaderKind};
 use drophammer_model::trial::{DestinationCounts, GroupCounts, Load, PortIndex, Targets, TrialResult, Validity};
@@ -223,6 +223,12 @@ fn times_are_those_of_the_router() {
         assert!((up - ms).abs() <= 5.0 && (down - ms).abs() <= 5.0, "{key}: {up}, {down}");
         assert!(outcome.ranks.iter().all(|figure| figure.least == 5.0));
     }
+    let slowest = outcome.tables.iter().find(|table| table.key == "igp_convergence_slowest").unwrap();
+    let named = slowest.rows.iter().map(|row| row.cells[..2].to_vec());
+    let expected = ["advertised", "withdrawn"].into_iter().flat_map(|change| {
+        [99, 98, 97, 96, 95].map(|n| vec![Cell::from(change.to_owned()), Cell::from(format!("20.0.{n}.0/24"))])
+    });
+    assert!(named.eq(expected), "{slowest:?}");
     assert_eq!(router.plan, Some(IgpPlan { prefixes: 100, behind: vec![1], ldp: false }));
     assert_eq!(router.actions, Vec::<String>::new(), "the trials did everything");
 }
@@ -301,6 +307,7 @@ fn a_frame_lost_by_chance_does_not_make_a_withdrawal_faster() {
 fn a_prefix_that_only_loses_some_frames_was_not_withdrawn() {
     let outcome = with(Faults { stays: Some(7), ..Faults::default() }, &[]).unwrap();
     assert_eq!((cell(&outcome, 1, "not_followed"), outcome.tables[1].rows.len()), (Some(1.0), 1));
+    assert_eq!(outcome.tables.len(), 2, "no prefix was slower than the others");
     assert!(missing(&outcome, "igp_down_ospf_max_ms").unwrap().contains("did not follow"));
 }
 

@@ -60,6 +60,38 @@ fn a_lost_session_is_named_and_ends_bgp() {
 }
 
 #[test]
+fn packets_that_the_device_does_not_send_are_counted_by_session() {
+    with_bed(
+        &read_suite(SUITE),
+        &[Family::Ipv4],
+        |_| {},
+        |bed, device| {
+            let size = VpnSize { vrfs: 3, routes: 10, families: vec![Family::Ipv4] };
+            bed.vpns().unwrap().bring_up(&size, WITHIN).unwrap();
+            Testbed::settle(bed, Duration::from_secs(1)).unwrap();
+            assert_eq!(bed.vpns().unwrap().seen().bfd_missing, 0);
+            let sparing =
+                Faults { igp: IgpFaults { bfd_packet_missing: 3, ..IgpFaults::default() }, ..Faults::default() };
+            device.set_faults(sparing).unwrap();
+            Testbed::settle(bed, Duration::from_secs(20)).unwrap();
+            // The next packets of each session show which ones were missing.
+            device.set_faults(Faults::default()).unwrap();
+            Testbed::settle(bed, Duration::from_secs(2)).unwrap();
+            let (seen, truth) = (bed.vpns().unwrap().seen(), device.truth().vrf_bfd);
+            assert!(truth.missing >= 3 * 20, "{truth:?}");
+            assert_eq!((seen.bfd_missing, seen.bfd_lost, truth.downs), (truth.missing, 0, 0));
+            let of = |vrf: usize| seen.bfd_missing_at[vrf].split_once(": ").unwrap();
+            assert_eq!([0, 1, 2].map(|vrf| of(vrf).0), ["v1", "v2", "v3"]);
+            let counts = [0, 1, 2].map(|vrf| of(vrf).1.parse::<u64>().unwrap());
+            assert_eq!(counts.iter().sum::<u64>(), truth.missing);
+            let texts = seen.lost_since(&Default::default());
+            let text = format!("BFD packets of the DUT were missing: {} (v1: {},", truth.missing, counts[0]);
+            assert!(texts.len() == 1 && texts[0].starts_with(&text), "{texts:?}");
+        },
+    );
+}
+
+#[test]
 fn sessions_that_end_while_the_tester_is_late_are_not_judged() {
     with_bed(
         &read_suite(SUITE),

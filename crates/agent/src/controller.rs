@@ -666,8 +666,9 @@ impl Far for Bond {
 
     fn set_link(&mut self, port: PortIndex, up: bool) -> Result<(), PortError> {
         let Some(host) = self.host_of(port) else { return Ok(()) };
+        // The kernel switches one link at a time, on the whole machine.
         let what = What::Link { number: self.next_number(), port, up };
-        self.runtime.block_on(self.demand(host, what, ANSWER)).map(drop)
+        self.runtime.block_on(self.demand(host, what, LONG)).map(drop)
     }
 
     fn has_carrier(&mut self, port: PortIndex) -> Result<bool, PortError> {

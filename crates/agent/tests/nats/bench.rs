@@ -346,7 +346,9 @@ impl Bench {
     /// Runs a trial by `run`, again if a host was not ready in time or was not heard, which happens on a busy machine. No other
     /// reason is good.
     pub fn when_ready<T>(&mut self, run: impl Fn(&mut Bench) -> Result<T, String>) -> Result<T, String> {
-        self.repeated(run, |why| ["later than agreed", "was not heard for"].iter().any(|busy| why.contains(busy)))
+        self.repeated(run, |why| {
+            ["later than agreed", "was not heard for", "does not answer"].iter().any(|busy| why.contains(busy))
+        })
     }
 
     /// Starts a trial, and drives it until both ports have sent 400 frames.

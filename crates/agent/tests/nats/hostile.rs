@@ -18,8 +18,8 @@ const LARGE: usize = 8;
 const BETWEEN: Duration = Duration::from_millis(20);
 /// Random messages on each subject.
 const RANDOM: u64 = 200;
-/// By how much the memory of an agent may grow; far less than it gets in two rounds.
-pub const KEPT: u64 = 160 << 20;
+/// By how much the memory of an agent may grow; less than it gets in each round.
+pub const KEPT: u64 = 64 << 20;
 
 /// Resident memory of a process in bytes.
 pub fn resident(process: u32) -> Result<u64, String> {

@@ -351,7 +351,7 @@ finish
     let [cut, whole] = [cut, std::fs::read(&whole).unwrap()].map(|file| {
         let frames = frames(&file);
         assert!(frames.iter().map(|frame| frame.at_ns).is_sorted());
-        // The clock of the server and that of the machine may differ a little.
+        // The server's clock may differ a little from the machine's.
         let within = times[0] - 100_000_000..times[1] + 100_000_000;
         assert!(frames.iter().all(|frame| within.contains(&frame.at_ns)), "{within:?}");
         by_source(frames)

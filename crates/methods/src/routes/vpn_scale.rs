@@ -194,10 +194,11 @@ struct Climb {
     per_vrf: u64,
     /// Routes of all VRFs that the router held.
     held: u64,
-    /// Seconds of all steps until the routes were passed on; `None` if those of one were not.
+    /// Time until the routes were passed on, summed over the steps, in s; `None` if a step failed in this.
     advertise_s: Option<f64>,
-    /// Seconds of all steps until the routes were forwarded to, and their uncertainty; `None` if those of one were not.
+    /// Time until the routes were forwarded to, summed over the steps, in s; `None` if a step failed in this.
     forward_s: Option<f64>,
+    /// Uncertainty of `forward_s`, in s.
     unsure_s: f64,
     /// True if the tester needed most of the time of a step.
     tester_late: bool,
@@ -210,7 +211,7 @@ struct Climb {
 struct Failed {
     /// Its routes of each site.
     part: Range<u32>,
-    /// Routes of all VRFs, with those of the earlier steps.
+    /// Number of routes in all VRFs up to and including this step.
     routes: u64,
     why: String,
 }
@@ -222,7 +223,7 @@ fn parts(all: u32, steps: u32) -> Vec<Range<u32>> {
     (0..steps).map(|step| end(step)..end(step + 1)).collect()
 }
 
-/// Advertises the routes step by step, until the router does not hold those of a step.
+/// Advertises the routes step by step, and ends with the first step whose routes the router does not hold.
 fn climb(
     bed: &mut dyn Testbed,
     params: &Params,

@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn steps_have_all_frames_however_few_they_are() {
-        // The buckets are those of the analyzer: 2,048 and 2,049 ns are one, and so are 10.0 ms and 10.008 ms.
+        // The analyzer puts 2,048 and 2,049 ns into one bucket, and 10.003 to 10.01 ms into another.
         let latencies = Latencies(vec![(10, 5), (2_047, 1), (2_048, 2), (4_000, 3), (10_002_432, 4)]);
         let all = [(10, 5), (2_047, 1), (2_049, 2), (4_001, 3), (10_010_623, 4)];
         assert_eq!(latencies.steps(5), all);

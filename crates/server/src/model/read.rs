@@ -204,8 +204,8 @@ impl<'a> Object<'a> {
         self.fields.remove(key);
     }
 
-    /// Takes a field that has no effect, for this reason, and warns if it differs from `default`, which is that of the API's model;
-    /// `null` if that has none.
+    /// Takes a field that has no effect, and adds a warning with `reason` if its value is not the `default` of the API's model.
+    /// A `default` of `null` means that the model has none.
     pub fn without_effect(&mut self, key: &str, default: impl Into<Value>, reason: &str) {
         let default = default.into();
         let Some(value) = self.take(key, || json!({"default": default})) else { return };
